@@ -1,0 +1,92 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// Link is one live connection seen from one side: the road on which requests
+// and notifications go out. A Peer is one, and so is an HTTPClient.
+type Link interface {
+	// Call sends a request and waits for its answer. The context bounds the
+	// wait only: when it ends, the other side is told to cancel and the link
+	// lives on. A JSON-RPC error comes back as *Error.
+	Call(ctx context.Context, c Call) (json.RawMessage, error)
+
+	// Notify sends a notification and returns when it is on its way.
+	Notify(ctx context.Context, method string, params json.RawMessage) error
+
+	// Done is closed when the link has ended; Err then says why.
+	Done() <-chan struct{}
+	Err() error
+
+	// Close ends the link and waits for what it started. Pending calls fail
+	// with ErrClosed. It may be called twice.
+	Close() error
+}
+
+// Call is one outgoing request.
+type Call struct {
+	Method string
+	Params json.RawMessage // nil sends none
+
+	// Timeout is the silence allowed before the call is given up and the other
+	// side told to cancel; progress renews it, up to MaxTimeout in all.
+	Timeout    time.Duration // 0 means none
+	MaxTimeout time.Duration // 0 means ten minutes when Timeout is set
+
+	// Progress receives the params of each progress notification of this call,
+	// in order, before Call returns. nil means no progress token is requested;
+	// a token already present in params is kept and routed all the same.
+	Progress func(params json.RawMessage)
+
+	// Tag is handed back in Request.Tag and Notification.Tag of whatever
+	// arrives on the stream that carries this call's answer, where the
+	// transport has such streams.
+	Tag any
+
+	// Header is sent along by HTTP transports and ignored by others.
+	Header http.Header
+}
+
+// Handler answers what the other side sends on its own account.
+type Handler interface {
+	// HandleRequest answers one request. Its context ends when the caller
+	// cancels or the link closes. A returned *Error goes out as it is, any
+	// other error as an internal error that does not show its text.
+	HandleRequest(ctx context.Context, r *Request) (json.RawMessage, error)
+
+	// HandleNotification is called in the order of arrival, one at a time for
+	// each link, and must not block for long.
+	HandleNotification(ctx context.Context, n *Notification)
+}
+
+// Request is one incoming request.
+type Request struct {
+	ID     ID
+	Method string
+	Params json.RawMessage
+
+	// Link leads back to the sender. What is sent on it while the request is
+	// being handled travels with the request where the transport has streams.
+	Link Link
+
+	// Tag is Call.Tag of the call whose stream carried the request, nil where
+	// the transport cannot tell.
+	Tag any
+
+	// Session is what a Server knows of the client that asked; nil on the
+	// client side.
+	Session *Session
+}
+
+// Notification is one incoming notification.
+type Notification struct {
+	Method  string
+	Params  json.RawMessage
+	Link    Link
+	Tag     any
+	Session *Session
+}
