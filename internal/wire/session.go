@@ -1,0 +1,4 @@
+package wire
+
+// Session is what a Server knows of one client.
+type Session struct{}
