@@ -1,0 +1,175 @@
+package config
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// Transport is how a server is reached.
+type Transport string
+
+const (
+	Stdio     Transport = "stdio"     // a child process, newline JSON on its pipes
+	HTTP      Transport = "http"      // Streamable HTTP
+	SSE       Transport = "sse"       // the older HTTP+SSE, with Streamable HTTP tried first
+	InProcess Transport = "inprocess" // a server of the embedding program; never from a file
+)
+
+// Server is the configuration of one MCP server. Values are as the file has
+// them: placeholders unexpanded, secrets unresolved. In lists nil means "not
+// said" and empty means none.
+type Server struct {
+	Type Transport `json:"type,omitempty"` // empty: see Transport
+
+	Command  string            `json:"command,omitempty"`
+	Args     []string          `json:"args,omitempty"`
+	Env      map[string]Secret `json:"env,omitempty"`
+	EnvVars  []string          `json:"envVars,omitempty"`  // names passed on from the host's environment, where set
+	UnsetEnv []string          `json:"unsetEnv,omitempty"` // names removed from the child's environment
+	EnvFile  string            `json:"envFile,omitempty"`  // NAME=value lines, read when the server starts
+	Cwd      string            `json:"cwd,omitempty"`
+
+	URL               string            `json:"url,omitempty"`
+	Headers           map[string]Secret `json:"headers,omitempty"`
+	EnvHeaders        map[string]string `json:"envHeaders,omitempty"`        // header → variable that holds its value
+	BearerTokenEnvVar string            `json:"bearerTokenEnvVar,omitempty"` // variable that holds a bearer token
+	HeadersHelper     string            `json:"headersHelper,omitempty"`     // program that prints headers as JSON
+
+	Enabled        *bool  `json:"enabled,omitempty"`        // nil means true
+	Timeout        *int64 `json:"timeout,omitempty"`        // ms a call may take; 0 none, nil the default
+	ConnectTimeout *int64 `json:"connectTimeout,omitempty"` // ms the start may take; 0 none, nil the default
+
+	Auth  *Auth  `json:"auth,omitempty"`
+	OAuth *OAuth `json:"oauth,omitempty"`
+
+	EnabledTools  []string   `json:"enabledTools,omitempty"`  // nil: all
+	DisabledTools []string   `json:"disabledTools,omitempty"` // wins over EnabledTools
+	Tools         []ToolRule `json:"tools,omitempty"`
+
+	Description string          `json:"description,omitempty"`
+	Sandbox     json.RawMessage `json:"sandbox,omitempty"` // how the child is confined; interpreted where it is started
+
+	// Extra holds members this model does not know, as they were written.
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// Transport returns how the server is reached, inferring it where the file does
+// not say: a command means stdio, a URL alone means http.
+func (s Server) Transport() Transport {
+	switch {
+	case s.Type != "":
+		return s.Type
+	case s.Command == "" && s.URL != "":
+		return HTTP
+	default:
+		return Stdio
+	}
+}
+
+// Target renders what the server is, for one line of a list: its command line
+// or its URL, with what may be confidential in them masked.
+func (s Server) Target() string {
+	if s.URL != "" {
+		return MaskURL(s.URL)
+	}
+	return quoteCommand(s.Command, MaskArgs(s.Args))
+}
+
+// ConnectionKey is equal for two servers that would reach the same thing: the
+// same command line or URL with the same names of variables and headers.
+func (s Server) ConnectionKey() string {
+	key, _ := json.Marshal([]any{
+		s.Transport(), s.Command, s.Args, s.Cwd, s.URL,
+		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Headers)),
+	})
+	return string(key)
+}
+
+// AuthMode selects how a server is authenticated to.
+type AuthMode string
+
+const (
+	AuthNone              AuthMode = "none"
+	AuthAPIKey            AuthMode = "apiKey"
+	AuthClientCredentials AuthMode = "clientCredentials"
+	AuthAuthorizationCode AuthMode = "authorizationCode"
+)
+
+// Auth says how to authenticate. Mode selects which of the fields count; the
+// older form {type: "oauth", credentialId} names a stored credential instead.
+type Auth struct {
+	Mode         AuthMode `json:"mode,omitempty"`
+	Type         string   `json:"type,omitempty"` // "oauth" or "apikey", where Mode is empty
+	CredentialID string   `json:"credentialId,omitempty"`
+
+	// apiKey
+	Key         Secret `json:"key,omitzero"`
+	HeaderName  string `json:"headerName,omitempty"`  // empty means Authorization
+	ValuePrefix string `json:"valuePrefix,omitempty"` // such as "Bearer "
+
+	// clientCredentials
+	TokenURL     string `json:"tokenUrl,omitempty"`
+	ClientID     Secret `json:"clientId,omitzero"`
+	ClientSecret Secret `json:"clientSecret,omitzero"`
+	Audience     string `json:"audience,omitempty"`
+
+	// authorizationCode, and in part clientCredentials
+	Scopes           []string     `json:"scopes,omitempty"`
+	Resource         string       `json:"resource,omitempty"`
+	RedirectURI      string       `json:"redirectUri,omitempty"`
+	Client           *OAuthClient `json:"client,omitempty"`
+	Tokens           *OAuthTokens `json:"tokens,omitempty"`
+	OAuthProviderRef string       `json:"oauthProviderRef,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// OAuthClient is a client registered beforehand; Extra keeps the metadata of
+// its registration verbatim.
+type OAuthClient struct {
+	ClientID     string                     `json:"clientId"`
+	ClientSecret Secret                     `json:"clientSecret,omitzero"`
+	Extra        map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// OAuthTokens are tokens obtained elsewhere, to start with.
+type OAuthTokens struct {
+	AccessToken  Secret `json:"accessToken"`
+	RefreshToken Secret `json:"refreshToken,omitzero"`
+	ExpiresAt    int64  `json:"expiresAt,omitempty"` // Unix seconds
+}
+
+// OAuth holds hints for an authorization-code login, as several products write
+// them beside `auth`.
+type OAuth struct {
+	ClientID              string   `json:"clientId,omitempty"`
+	ClientSecret          Secret   `json:"clientSecret,omitzero"`
+	CallbackPort          int      `json:"callbackPort,omitempty"`
+	CallbackPath          string   `json:"callbackPath,omitempty"`
+	RedirectURI           string   `json:"redirectUri,omitempty"`
+	AuthServerMetadataURL string   `json:"authServerMetadataUrl,omitempty"`
+	Scopes                []string `json:"scopes,omitempty"`
+	Resource              string   `json:"resource,omitempty"`
+	Prompt                *string  `json:"prompt,omitempty"` // nil: consent; empty: not sent
+	Disabled              bool     `json:"disabled,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// ToolRule is what an entry says about one of its tools.
+type ToolRule struct {
+	Name             string           `json:"name"`
+	PermissionPolicy PermissionPolicy `json:"permission_policy,omitempty"`
+	ExposedName      string           `json:"exposedName,omitempty"`
+	AlwaysLoad       bool             `json:"alwaysLoad,omitempty"`
+}
+
+// PermissionPolicy is an entry's wish for one tool.
+type PermissionPolicy string
+
+const (
+	AlwaysAllow PermissionPolicy = "always_allow"
+	AlwaysAsk   PermissionPolicy = "always_ask"
+	AlwaysDeny  PermissionPolicy = "always_deny"
+)
