@@ -241,3 +241,26 @@ func words(s string) []string {
 	}
 	return strings.Fields(s)
 }
+
+// Locate completes a problem whose pointer is relative to the object: it adds
+// the file, and the line of the member or of the nearest one around it.
+func (f *Fields) Locate(p Problem) Problem {
+	at := f.Node
+	for _, name := range strings.Split(strings.TrimPrefix(p.Pointer, "/"), "/") {
+		if at.Kind == Array {
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(at.Items) {
+				break
+			}
+			at = at.Items[i]
+			continue
+		}
+		next, ok := at.Get(name)
+		if !ok {
+			break
+		}
+		at = next
+	}
+	p.File, p.Line, p.Column, p.Pointer = f.File, at.Line, at.Column, f.Pointer+p.Pointer
+	return p
+}

@@ -77,7 +77,7 @@ func MaskArgs(args []string) []string {
 }
 
 // plainWord matches arguments that need no quotes on a command line.
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./${}~-]+$`)
+var plainWord = regexp.MustCompile(`^[]\w@%+=:,./${}~?&[-]+$`)
 
 // quoteCommand renders a command line that shows where arguments begin and end.
 func quoteCommand(command string, args []string) string {
