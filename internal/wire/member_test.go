@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -119,11 +120,11 @@ func FuzzMember(f *testing.F) {
 	f.Add([]byte(`{"a":null,"b":"\\\""}`), "a", "b", "")
 	f.Add([]byte(`{"":""}`), "", "x", "é")
 	f.Fuzz(func(t *testing.T, obj []byte, outer, inner, text string) {
-		if !IsObject(obj) || Valid(obj, Limits{}) != nil || Valid(AppendString(nil, outer), Limits{}) != nil {
+		if !IsObject(obj) || Valid(obj, Limits{}) != nil {
 			return
 		}
-		// AppendString replaces what is not UTF-8, so the names asked for must be.
-		outer, inner = string(bytes.ToValidUTF8([]byte(outer), []byte("?"))), string(bytes.ToValidUTF8([]byte(inner), []byte("?")))
+		// AppendString replaces what is not UTF-8; that is tested elsewhere.
+		outer, inner, text = strings.ToValidUTF8(outer, "?"), strings.ToValidUTF8(inner, "?"), strings.ToValidUTF8(text, "?")
 		value := AppendString(nil, text)
 
 		var before map[string]json.RawMessage
@@ -145,7 +146,7 @@ func FuzzMember(f *testing.F) {
 		if err := Valid(set, Limits{Depth: DefaultMaxDepth + 1}); err != nil {
 			t.Fatalf("SetMember(%q) = %q: %v", obj, set, err)
 		}
-		if got, _ := StringMember(set, outer, inner); got != string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD"))) && bytes.IndexByte([]byte(text), 0xff) < 0 {
+		if got, ok := StringMember(set, outer, inner); !ok || got != text {
 			t.Errorf("%q set to %q reads %q", obj, text, got)
 		}
 		var after map[string]json.RawMessage
@@ -160,6 +161,26 @@ func FuzzMember(f *testing.F) {
 		deleted := DeleteMember(set, outer)
 		if _, ok := Member(deleted, outer); ok || Valid(deleted, Limits{}) != nil {
 			t.Errorf("%q without %q is %q", set, outer, deleted)
+		}
+	})
+}
+
+func FuzzAppendString(f *testing.F) {
+	f.Add("plain")
+	f.Add("\x00\x1f\"\\/\n\r\t\b\f<>&\u2028é漢🎉\x7f")
+	f.Add("bad\xff\xc0\xafutf8\xe6\xbc")
+	f.Fuzz(func(t *testing.T, s string) {
+		raw := AppendString(nil, s)
+		var want string
+		if err := json.Unmarshal(raw, &want); err != nil {
+			t.Fatalf("%q became %q: %v", s, raw, err)
+		}
+		got, ok := Unquote(raw)
+		if !ok || got != want || Valid(raw, Limits{}) != nil {
+			t.Errorf("%q became %q", s, raw)
+		}
+		if utf8 := strings.ToValidUTF8(s, ""); utf8 == s && got != s {
+			t.Errorf("%q is now %q", s, got)
 		}
 	})
 }

@@ -14,6 +14,9 @@ type ParseError struct {
 	ID     ID     // of the message, if it could be read
 	Offset int    // of the byte where a parse error was noticed
 	Reason string // never quotes the message
+
+	// Response is set if it is JSON that was meant to answer the request ID.
+	Response bool
 }
 
 func (e *ParseError) Error() string {
@@ -183,6 +186,7 @@ func (e *envelope) decode(data []byte) (Message, *ParseError) {
 	refuse := func(reason string) (Message, *ParseError) {
 		err := invalid(reason)
 		err.ID = id
+		err.Response = e.method.end == 0 && (e.result.end > 0 || e.err.end > 0)
 		return Message{}, err
 	}
 	if !e.object {

@@ -1,0 +1,494 @@
+package wire
+
+import (
+	"container/list"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrOverloaded fails a call when too many are waiting for their turn already.
+var ErrOverloaded = errors.New("overloaded: too many calls are waiting")
+
+// TimeoutError fails a call that was given up because of its own Timeout or
+// MaxTimeout. It is context.DeadlineExceeded to errors.Is.
+type TimeoutError struct {
+	Method string
+	After  time.Duration // the limit that was hit
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("no answer to %s within %v", e.Method, e.After)
+}
+
+// Is reports that a timeout is an exceeded deadline.
+func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout makes a TimeoutError a net.Error of the temporary kind.
+func (e *TimeoutError) Timeout() bool { return true }
+
+const defaultMaxTimeout = 10 * time.Minute
+
+// maxProgress is how many progress notifications wait for a slow receiver. As
+// progress only grows, it is the oldest that are dropped then.
+const maxProgress = 256
+
+// A call is one outgoing request. It belongs to the goroutine in Peer.Call,
+// except for what Peer.mu guards. Whoever takes it out of Peer.calls has the
+// duty to put something into answer, or is its owner.
+type call struct {
+	Call
+	id     int64
+	answer chan outcome  // room for one
+	signal chan struct{} // room for one: it has left the queue, or progress came
+
+	end   time.Time   // of MaxTimeout; zero if there is no limit
+	timer *time.Timer // nil until a call needed one
+
+	// token is the caller's own progress token. On the wire it is replaced by
+	// the id, so that the tokens of two callers cannot collide.
+	token json.RawMessage
+
+	// Guarded by Peer.mu.
+	place    *list.Element     // in Peer.queue; nil once it has left it
+	progress []json.RawMessage // received, not yet handed over
+}
+
+type outcome struct {
+	result json.RawMessage
+	err    error
+}
+
+// Call sends a request and waits for its answer.
+func (p *Peer) Call(ctx context.Context, c Call) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	k, err := p.begin(c)
+	if err != nil {
+		return nil, err
+	}
+	k.start()
+	if err = p.awaitTurn(ctx, k); err != nil {
+		p.recycle(k)
+		return nil, err
+	}
+	result, err := p.exchange(ctx, k)
+	p.recycle(k)
+	return result, err
+}
+
+// Notify sends a notification.
+func (p *Peer) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	return p.conn.Write(ctx, Message{Method: method, Params: params})
+}
+
+// begin makes a call of c: one that may be sent, or one in the queue.
+func (p *Peer) begin(c Call) (*call, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return nil, p.err
+	}
+	full := p.inFlight >= p.opts.MaxInFlight
+	if full && p.queue.Len() >= p.opts.MaxQueued {
+		return nil, ErrOverloaded
+	}
+	k := p.unused()
+	k.Call = c
+	if full {
+		k.place = p.queue.PushBack(k)
+		return k, nil
+	}
+	p.inFlight++
+	p.register(k)
+	return k, nil
+}
+
+// unused returns a call to fill; p.mu is held.
+func (p *Peer) unused() *call {
+	if last := len(p.free) - 1; last >= 0 {
+		k := p.free[last]
+		p.free = p.free[:last]
+		return k
+	}
+	return &call{answer: make(chan outcome, 1), signal: make(chan struct{}, 1)}
+}
+
+// register gives the call its id; p.mu is held.
+func (p *Peer) register(k *call) {
+	p.lastID++
+	k.id = p.lastID
+	p.calls[k.id] = k
+}
+
+// recycle keeps the call for reuse. Nobody else refers to it any more.
+func (p *Peer) recycle(k *call) {
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	select {
+	case <-k.signal:
+	default:
+	}
+	*k = call{answer: k.answer, signal: k.signal, timer: k.timer}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) < p.opts.MaxInFlight {
+		p.free = append(p.free, k)
+	}
+}
+
+// awaitTurn returns when the call may be sent.
+func (p *Peer) awaitTurn(ctx context.Context, k *call) error {
+	if k.id != 0 {
+		return nil
+	}
+	var err error
+	select {
+	case <-k.signal:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-k.expired():
+		err = k.timeout()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil && k.place != nil:
+		p.queue.Remove(k.place)
+	case err != nil:
+		p.release() // its turn came at the same moment
+	case p.err != nil:
+		return p.err
+	default:
+		p.register(k)
+	}
+	return err
+}
+
+// nextInQueue takes the first call out of the queue; p.mu is held.
+func (p *Peer) nextInQueue() *call {
+	first := p.queue.Front()
+	k := p.queue.Remove(first).(*call)
+	k.place = nil
+	return k
+}
+
+// release hands the turn of a call that is over to the next; p.mu is held.
+func (p *Peer) release() {
+	if p.queue.Len() > 0 {
+		p.nextInQueue().signal <- struct{}{}
+		return
+	}
+	p.inFlight--
+}
+
+// take removes the call from the pending ones. It reports false if someone else
+// has done so, who will put the outcome into k.answer.
+func (p *Peer) take(k *call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls[k.id] != k {
+		return false
+	}
+	delete(p.calls, k.id)
+	p.release()
+	return true
+}
+
+// exchange sends the request and waits for what becomes of it.
+func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
+	request := Message{ID: NumberID(k.id), Method: k.Method, Params: p.withToken(k)}
+	if err := p.send(ctx, k, request); err != nil {
+		if !p.take(k) {
+			o := <-k.answer // the link has ended: that is the better reason
+			return o.result, o.err
+		}
+		return nil, err
+	}
+	k.arm() // the time it took to send is not silence
+	for {
+		select {
+		case o := <-k.answer:
+			p.handOver(k)
+			return o.result, o.err
+		case <-k.signal:
+			p.handOver(k)
+			k.arm()
+		case <-ctx.Done():
+			return p.giveUp(k, context.Cause(ctx))
+		case <-k.expired():
+			if len(k.signal) > 0 && time.Now().Before(k.end) {
+				continue // progress came at the same moment
+			}
+			return p.giveUp(k, k.timeout())
+		}
+	}
+}
+
+// send writes the request. Its wait is bounded by the caller's context and the
+// limits of the call.
+func (p *Peer) send(ctx context.Context, k *call, request Message) error {
+	if k.end.IsZero() {
+		if err := p.conn.Write(ctx, request); err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if err != nil {
+			return fmt.Errorf("sending %s: %w", k.Method, err)
+		}
+		return nil
+	}
+	bound := &sendContext{Context: ctx, end: time.Now().Add(k.patience())}
+	defer bound.release()
+	err := p.conn.Write(bound, request)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case bound.Err() != nil:
+		return k.timeout()
+	default:
+		return fmt.Errorf("sending %s: %w", k.Method, err)
+	}
+}
+
+// giveUp ends the wait for an answer, unless it has just come, and tells the
+// other side. That an initialize is given up may not be told.
+func (p *Peer) giveUp(k *call, reason error) (json.RawMessage, error) {
+	if !p.take(k) {
+		o := <-k.answer
+		p.handOver(k)
+		return o.result, o.err
+	}
+	p.handOver(k)
+	if k.Method != "initialize" {
+		params := []byte(`{"requestId":`)
+		params = strconv.AppendInt(params, k.id, 10)
+		params = append(params, `,"reason":`...)
+		params = AppendString(params, cancelReason(reason))
+		p.post(Message{Method: "notifications/cancelled", Params: append(params, '}')})
+	}
+	return nil, reason
+}
+
+// cancelReason says why without repeating an error text that may be private.
+func cancelReason(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	return "cancelled by the caller"
+}
+
+// answered passes a response to its call.
+func (p *Peer) answered(m Message) {
+	o := outcome{result: m.Result}
+	if m.Error != nil {
+		o.err = m.Error
+	}
+	p.settle(m.ID, o)
+}
+
+func (p *Peer) settle(id ID, o outcome) {
+	n, ok := id.integer()
+	p.mu.Lock()
+	k := p.calls[n]
+	if k == nil {
+		if ok && 0 < n && n <= p.lastID {
+			p.stats.LateAnswers++
+		} else {
+			p.stats.BadAnswers++
+		}
+		p.mu.Unlock()
+		return
+	}
+	delete(p.calls, n)
+	p.release()
+	p.mu.Unlock()
+	k.answer <- o
+}
+
+// integer returns the value of a number that is one; some peers answer the
+// request 7 with the id 7.0.
+func (id ID) integer() (int64, bool) {
+	if id.kind == idInt {
+		return id.num, true
+	}
+	f, err := strconv.ParseFloat(id.text, 64)
+	if err != nil || f != float64(int64(f)) {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// withToken returns the params with a progress token of our own in the place of
+// the caller's, if there is one or progress is wanted.
+func (p *Peer) withToken(k *call) json.RawMessage {
+	token, ok := Member(k.Params, "_meta", "progressToken")
+	if !ok && k.Progress == nil {
+		return k.Params
+	}
+	params, err := SetMember(k.Params, strconv.AppendInt(nil, k.id, 10), "_meta", "progressToken")
+	if err != nil {
+		return k.Params // _meta is not an object: the other side may say so
+	}
+	k.token = token
+	return params
+}
+
+// progressed passes a progress notification to its call. It reports false if
+// the token is none of ours.
+func (p *Peer) progressed(params json.RawMessage) bool {
+	token, _ := Member(params, "progressToken")
+	if len(token) == 0 || !isID(token) {
+		return false
+	}
+	n, ok := parseID(token).integer()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ok || n <= 0 || n > p.lastID {
+		return false
+	}
+	k := p.calls[n]
+	if k == nil {
+		p.stats.LateAnswers++
+		return true
+	}
+	if k.Progress == nil {
+		p.note(&Notification{Method: "notifications/progress", Params: k.withOwnToken(params), Link: p, Tag: k.Tag})
+	} else {
+		if len(k.progress) == maxProgress {
+			k.progress = append(k.progress[:0], k.progress[1:]...)
+			p.stats.Dropped++
+		}
+		k.progress = append(k.progress, params)
+	}
+	select {
+	case k.signal <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// handOver calls Progress with what has come.
+func (p *Peer) handOver(k *call) {
+	if k.Progress == nil {
+		return
+	}
+	p.mu.Lock()
+	progress := k.progress
+	k.progress = nil
+	p.mu.Unlock()
+	for _, params := range progress {
+		k.Progress(k.withOwnToken(params))
+	}
+}
+
+// withOwnToken puts the caller's token back into the params of a progress
+// notification.
+func (k *call) withOwnToken(params json.RawMessage) json.RawMessage {
+	if k.token == nil {
+		return params
+	}
+	own, err := SetMember(params, k.token, "progressToken")
+	if err != nil {
+		return params
+	}
+	return own
+}
+
+// start begins to measure the time of the call.
+func (k *call) start() {
+	if k.Timeout <= 0 && k.MaxTimeout <= 0 {
+		return
+	}
+	if k.MaxTimeout <= 0 {
+		k.MaxTimeout = max(defaultMaxTimeout, k.Timeout)
+	}
+	if k.Timeout <= 0 {
+		k.Timeout = k.MaxTimeout
+	}
+	k.end = time.Now().Add(k.MaxTimeout)
+	k.arm()
+}
+
+// patience is how long the other side may be silent from now on.
+func (k *call) patience() time.Duration { return min(k.Timeout, time.Until(k.end)) }
+
+// arm lets the silence begin anew.
+func (k *call) arm() {
+	switch {
+	case k.end.IsZero():
+	case k.timer == nil:
+		k.timer = time.NewTimer(k.patience())
+	default:
+		k.timer.Reset(k.patience())
+	}
+}
+
+// expired fires when the other side has been silent for too long.
+func (k *call) expired() <-chan time.Time {
+	if k.end.IsZero() {
+		return nil
+	}
+	return k.timer.C
+}
+
+func (k *call) timeout() error {
+	after := k.Timeout
+	if !time.Now().Before(k.end) {
+		after = k.MaxTimeout
+	}
+	return &TimeoutError{Method: k.Method, After: after}
+}
+
+// A sendContext is its parent with a deadline. Most sends never wait, so the
+// timer behind it is made only when someone asks for Done.
+type sendContext struct {
+	context.Context
+	end time.Time
+
+	mu     sync.Mutex
+	inner  context.Context
+	cancel context.CancelFunc
+}
+
+func (c *sendContext) Deadline() (time.Time, bool) {
+	if end, ok := c.Context.Deadline(); ok && end.Before(c.end) {
+		return end, true
+	}
+	return c.end, true
+}
+
+func (c *sendContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner == nil {
+		c.inner, c.cancel = context.WithDeadline(c.Context, c.end)
+	}
+	return c.inner.Done()
+}
+
+func (c *sendContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner != nil {
+		return c.inner.Err()
+	}
+	return c.Context.Err()
+}
+
+func (c *sendContext) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
+}

@@ -1,0 +1,54 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Conn moves whole messages over one stream. One goroutine at a time reads;
+// any number may write and close.
+type Conn interface {
+	// Read returns the next message. A *Garbage error stands for something
+	// that was skipped: the next Read goes on behind it. Every other error is
+	// the end; io.EOF is the clean one.
+	Read() (Message, error)
+
+	// Write puts a message on its way and returns. The context bounds the wait
+	// for room, so a message is sent whole or not at all.
+	Write(ctx context.Context, m Message) error
+
+	// Close ends the conn, and with it every Read and Write that waits. It may
+	// be called twice.
+	Close() error
+}
+
+// ErrClosed is wrapped by every error about a link or conn that has ended.
+var ErrClosed = errors.New("connection closed")
+
+// ErrNoise ends a conn whose other side sends more garbage than messages.
+var ErrNoise = errors.New("too much output that is not protocol")
+
+// ErrTooLong is why a message over the size limit was skipped.
+var ErrTooLong = errors.New("message is over the size limit")
+
+// Garbage is something on a stream that is no message and was skipped: a
+// banner, a log line, broken JSON, a message over the limit.
+type Garbage struct {
+	Text []byte // how it begins, at most garbageShown bytes
+	Size int    // bytes in all
+	Err  error  // a *ParseError, or ErrTooLong
+}
+
+// garbageShown is how much of skipped text is kept for a diagnosis.
+const garbageShown = 1 << 10
+
+func newGarbage(text []byte, size int, err error) *Garbage {
+	return &Garbage{Text: append([]byte(nil), text[:min(len(text), garbageShown)]...), Size: size, Err: err}
+}
+
+func (g *Garbage) Error() string {
+	return fmt.Sprintf("skipped %d bytes of input: %v", g.Size, g.Err)
+}
+
+func (g *Garbage) Unwrap() error { return g.Err }

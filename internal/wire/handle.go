@@ -1,0 +1,235 @@
+package wire
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// errCancelled is the cause in the context of a handler whose caller gave up.
+var errCancelled = errors.New("cancelled by the caller")
+
+// An incoming is a request of the other side that has not been answered.
+type incoming struct {
+	Request
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	cancelled bool // guarded by Peer.mu: it wants no answer any more
+}
+
+// requested accepts a request: it is handled now, waits for a handler, or is
+// refused.
+func (p *Peer) requested(m Message) {
+	if refusal := p.accept(m); refusal != nil {
+		p.post(Message{ID: m.ID, Error: refusal})
+	}
+}
+
+func (p *Peer) accept(m Message) *Error {
+	key := m.ID.canonical()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.requests[key] != nil:
+		p.stats.Refused++
+		return Errorf(CodeInvalidRequest, "a request with this id is already being handled")
+	case !p.flood.allow(), p.running >= p.opts.MaxHandlers && len(p.backlog) >= p.opts.MaxBacklog:
+		p.stats.Refused++
+		return Errorf(CodeOverloaded, "overloaded: too many requests")
+	}
+	in := &incoming{Request: Request{ID: m.ID, Method: m.Method, Params: m.Params, Link: p}}
+	in.ctx, in.cancel = context.WithCancelCause(p.life)
+	p.requests[key] = in
+	if p.running >= p.opts.MaxHandlers {
+		p.backlog = append(p.backlog, in)
+		return nil
+	}
+	p.running++
+	p.handlers.Add(1)
+	p.work.Go(func() { p.serve(in) })
+	return nil
+}
+
+// serve handles a request and then whatever waits.
+func (p *Peer) serve(in *incoming) {
+	defer p.handlers.Done()
+	for in != nil {
+		var response Message
+		begun := in.ctx.Err() == nil
+		if begun {
+			response = respond(in.ctx, p.handler, &in.Request, p.opts.Logger)
+		}
+		in.cancel(nil)
+		var wanted bool
+		if wanted, in = p.served(in); wanted && begun {
+			if err := p.conn.Write(p.life, response); err != nil {
+				p.opts.Logger.Debug("sending an answer", "error", err)
+			}
+		}
+	}
+}
+
+// served reports whether the answer to a request is still wanted and returns the
+// request to handle next, if any.
+func (p *Peer) served(in *incoming) (wanted bool, next *incoming) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.requests, in.ID.canonical())
+	if len(p.backlog) == 0 {
+		p.running--
+		p.backlog = nil
+		return !in.cancelled, nil
+	}
+	next, p.backlog = p.backlog[0], p.backlog[1:]
+	return !in.cancelled, next
+}
+
+// respond has a handler answer a request. Whatever it does, even panic, there
+// is an answer, and an error that is not an *Error does not show its text: it
+// goes to the log, and a reference to that entry to the other side.
+func respond(ctx context.Context, h Handler, r *Request, log *slog.Logger) (m Message) {
+	defer func() {
+		if v := recover(); v != nil {
+			ref := reference()
+			log.Error("handler panicked", "ref", ref, "method", r.Method, "panic", v, "stack", string(debug.Stack()))
+			m = Message{ID: r.ID, Error: internalError(ref)}
+		}
+	}()
+	result, err := h.HandleRequest(ctx, r)
+	if err == nil {
+		return Message{ID: r.ID, Result: result}
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return Message{ID: r.ID, Error: e}
+	}
+	ref := reference()
+	log.Error("request failed", "ref", ref, "method", r.Method, "error", err)
+	return Message{ID: r.ID, Error: internalError(ref)}
+}
+
+func internalError(ref string) *Error {
+	return &Error{Code: CodeInternal, Message: "internal error (ref " + ref + ")"}
+}
+
+// reference returns a word that joins an answer to an entry in the log.
+func reference() string { return strings.ToLower(rand.Text()[:10]) }
+
+// notified accepts a notification: two kinds steer requests, the rest is the
+// handler's.
+func (p *Peer) notified(m Message) {
+	switch m.Method {
+	case "notifications/cancelled":
+		p.cancelled(m.Params)
+		return
+	case "notifications/progress":
+		if p.progressed(m.Params) {
+			return
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note(&Notification{Method: m.Method, Params: m.Params, Link: p})
+}
+
+// note queues a notification for the handler; p.mu is held.
+func (p *Peer) note(n *Notification) {
+	p.put(p.notes.add(n, len(n.Params)), func() {
+		drain(&p.mu, &p.notes, func(n *Notification) { p.handleNotification(n) })
+	})
+}
+
+func (p *Peer) handleNotification(n *Notification) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.opts.Logger.Error("notification handler panicked", "method", n.Method, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	p.handler.HandleNotification(p.life, n)
+}
+
+// cancelled ends the context of the handler whose caller gave up. Of a request
+// that is unknown or answered already there is nothing to cancel.
+func (p *Peer) cancelled(params json.RawMessage) {
+	raw, ok := Member(params, "requestId")
+	if !ok || !isID(raw) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if in := p.requests[parseID(raw).canonical()]; in != nil {
+		in.cancelled = true
+		in.cancel(errCancelled)
+	}
+}
+
+// canonical is the id in the one spelling that all equal strings share.
+func (id ID) canonical() ID {
+	if id.kind == idText && strings.IndexByte(id.text, '\\') >= 0 {
+		if s, ok := Unquote([]byte(id.text)); ok {
+			return StringID(s)
+		}
+	}
+	return id
+}
+
+// skipped takes note of garbage. If it was meant to answer a call, that call
+// fails now rather than at its deadline.
+func (p *Peer) skipped(g *Garbage) {
+	p.mu.Lock()
+	p.stats.Garbage++
+	p.mu.Unlock()
+	if p.opts.OnGarbage != nil {
+		p.opts.OnGarbage(g)
+	}
+	bad, ok := errors.AsType[*ParseError](g.Err)
+	switch {
+	case ok && bad.Response:
+		p.settle(bad.ID, outcome{err: fmt.Errorf("the answer is invalid: %w", bad)})
+	case p.opts.ReplyInvalid && ok:
+		p.post(bad.Reply())
+	case p.opts.ReplyInvalid:
+		p.post((&ParseError{Code: CodeInvalidRequest, Reason: g.Err.Error()}).Reply())
+	}
+}
+
+// refuser is the handler of a peer that has none.
+type refuser struct{}
+
+func (refuser) HandleRequest(_ context.Context, r *Request) (json.RawMessage, error) {
+	return nil, MethodNotFound(r.Method)
+}
+
+func (refuser) HandleNotification(context.Context, *Notification) {}
+
+// MethodNotFound is the answer to a request for a method that is not there.
+func MethodNotFound(method string) *Error {
+	return Errorf(CodeMethodNotFound, "method not found: %s", method)
+}
+
+// A limiter lets perSecond events through in a second, and that many at once.
+type limiter struct {
+	perSecond int // 0 means no limit
+	left      float64
+	last      time.Time
+}
+
+func (l *limiter) allow() bool {
+	if l.perSecond <= 0 {
+		return true
+	}
+	now, limit := time.Now(), float64(l.perSecond)
+	l.left = min(limit, l.left+now.Sub(l.last).Seconds()*limit)
+	l.last = now
+	if l.left < 1 {
+		return false
+	}
+	l.left--
+	return true
+}
