@@ -1,0 +1,241 @@
+// Package discover finds the MCP servers that other products have configured on
+// this machine. Scan looks in every place of one table of providers and turns
+// what it finds into config entries and problems.
+//
+// It only reads. It starts no program, contacts nobody, expands no placeholder
+// and writes no file, so it is safe to run in a directory nobody trusts yet; it
+// records where each file lies, and others decide what that means. A file that
+// is missing is no event; one that cannot be read is a problem of that file
+// alone. Scan keeps no state and may be called from several goroutines.
+//
+//	providers.go  who keeps servers where: the table
+//	places.go     a line of the table → paths on this machine
+//	open.go       a path → bytes, without being held up
+//	parse.go      bytes → config.Node, for JSON, TOML and YAML
+//	doc.go        config.Node → entries: names, repeated keys, paths
+//	verdict.go    decisions outside the entry: lists of disabled servers
+//	self.go       entries that are Patchbay itself
+//
+// and one file per family of formats.
+package discover
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// Env is the machine as Scan sees it. Paths are data: the places of any
+// operating system can be computed on any other.
+type Env struct {
+	OS      string // "linux", "darwin" or "windows"
+	Home    string // the user's home directory
+	Dir     string // the working directory
+	Project string // the root of the project: Dir or an ancestor of it; empty means Dir
+
+	// Getenv reads variables that move a product's files, such as CODEX_HOME.
+	// Nil means none is set.
+	Getenv func(string) string
+
+	// Root is put before system-wide paths such as /etc; empty means the real
+	// ones.
+	Root string
+
+	ConfigDir string // ours: the user's file is mcp.json in it
+	StateDir  string // ours: see LocalFile
+
+	Files  []string // named by the user for this run, trusted like their own
+	Strict bool     // read nothing but Files
+
+	Executable string   // the running program, to recognise ourselves
+	Endpoints  []string // URLs we serve; nil means the default address
+	Disabled   []string // ids of providers to leave out
+}
+
+// What became of a file.
+const (
+	Read       = "read"
+	Unreadable = "unreadable" // exists, but its bytes could not be had
+	Invalid    = "invalid"    // not in the format its place demands
+	Reported   = "reported"   // known to hold servers, in a form that is not read
+)
+
+// File is one file that exists at a place some product uses.
+type File struct {
+	Path     string           `json:"path"`
+	Provider string           `json:"provider"`
+	Product  string           `json:"product"`
+	Scope    config.Scope     `json:"scope"`
+	Status   string           `json:"status"`
+	Entries  int              `json:"entries"`
+	Problems []config.Problem `json:"problems,omitempty"` // of the file; each entry has its own
+}
+
+// Result is what a scan found, in the order of the table of providers, and
+// within a provider's place from the working directory outwards.
+type Result struct {
+	Entries  []config.Entry   `json:"entries"`
+	Files    []File           `json:"files"`
+	Problems []config.Problem `json:"problems,omitempty"` // of all files, and of the scan itself
+
+	// Overrides the user wrote in our own files: names that are off, and names
+	// that are on although their source says otherwise.
+	DisabledServers []string `json:"disabledServers,omitempty"`
+	EnabledServers  []string `json:"enabledServers,omitempty"`
+}
+
+// LocalFile is where the servers of this user for this project alone are kept.
+func LocalFile(stateDir, project string) string {
+	sum := sha256.Sum256([]byte(project))
+	return filepath.Join(stateDir, "projects", hex.EncodeToString(sum[:])[:32], "mcp.json")
+}
+
+// Scan reads every place where servers may be configured. It ends early, with a
+// problem that says so, when ctx does.
+func Scan(ctx context.Context, env Env) Result {
+	s := newScan(env)
+	found := s.candidates()
+	// A file may be reachable from several places, a project's among them when
+	// somebody works in their home directory. The user's own place claims it.
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		switch {
+		case a.inProject == b.inProject:
+			return 0
+		case b.inProject:
+			return -1
+		default:
+			return 1
+		}
+	})
+	for _, c := range found {
+		if err := context.Cause(ctx); err != nil {
+			s.result.Problems = append(s.result.Problems, config.Problem{Severity: config.SeverityError, Message: "the scan was interrupted: " + err.Error()})
+			break
+		}
+		s.visit(c)
+	}
+	return s.finish()
+}
+
+// scan is one run of Scan.
+type scan struct {
+	env         Env
+	dirs        []string // from Dir up to Project
+	realProject string
+	homeInside  bool // the home directory is the project, or lies in it
+	executable  os.FileInfo
+	endpoints   []endpoint
+
+	seen     []os.FileInfo // files already read, whatever their path
+	docs     []*doc
+	verdicts []verdict
+	result   Result
+}
+
+func newScan(env Env) *scan {
+	if env.Getenv == nil {
+		env.Getenv = func(string) string { return "" }
+	}
+	if env.Project == "" {
+		env.Project = env.Dir
+	}
+	if env.Dir == "" {
+		env.Dir = env.Project
+	}
+	s := &scan{env: env, dirs: ancestors(env.Dir, env.Project)}
+	if env.Project != "" {
+		s.realProject = realPath(env.Project)
+		s.homeInside = env.Home != "" && inside(realPath(env.Home), s.realProject)
+	}
+	if env.Executable != "" {
+		s.executable, _ = os.Stat(env.Executable) // without it, names still tell
+	}
+	s.endpoints = parseEndpoints(env.Endpoints)
+	return s
+}
+
+// visit reads one candidate, if it exists and was not read before.
+func (s *scan) visit(c candidate) {
+	info, err := lookUp(c.path)
+	if info == nil && err == nil {
+		if !c.required {
+			return
+		}
+		err = errAbsent
+	}
+	d := s.newDoc(c)
+	if err == nil {
+		if slices.ContainsFunc(s.seen, func(seen os.FileInfo) bool { return os.SameFile(seen, info) }) {
+			return
+		}
+		s.seen = append(s.seen, info)
+	}
+	s.docs = append(s.docs, d)
+	var data []byte
+	if err == nil && c.place.Note == "" {
+		data, err = readFile(c.path)
+	}
+	switch {
+	case err != nil:
+		d.status = Unreadable
+		severity := config.SeverityWarning
+		if c.required {
+			severity = config.SeverityError
+		}
+		d.problems = append(d.problems, config.Problem{Severity: severity, File: d.path, Message: err.Error()})
+	case c.place.Note != "":
+		d.status = Reported
+		d.problems = append(d.problems, config.Problem{Severity: config.SeverityNote, File: d.path, Message: "not read: " + c.place.Note})
+	default:
+		d.status = Read
+		d.origin.Project = s.ownerProject(c)
+		d.read(data)
+	}
+}
+
+// ownerProject returns the project whose tree decides about a file, or nothing
+// for a file of the user's own. Where the file lies counts, not what its product
+// calls the scope; and a path inside the project counts even where it is a link
+// that leads out of it.
+func (s *scan) ownerProject(c candidate) string {
+	switch {
+	case s.realProject == "" || c.required:
+		return ""
+	case c.inProject:
+		return s.env.Project
+	case !inside(realPath(c.path), s.realProject):
+		return ""
+	case c.fromHome && s.homeInside:
+		return ""
+	default:
+		return s.env.Project
+	}
+}
+
+// finish applies the verdicts and puts everything in its final order.
+func (s *scan) finish() Result {
+	slices.SortStableFunc(s.docs, func(a, b *doc) int { return cmp.Compare(a.order, b.order) })
+	r := &s.result
+	r.Files = []File{}
+	r.Entries = []config.Entry{}
+	var problems []config.Problem
+	for _, d := range s.docs {
+		r.Files = append(r.Files, File{
+			Path: d.path, Provider: d.origin.Provider, Product: d.origin.Product, Scope: d.origin.Scope,
+			Status: d.status, Entries: len(d.entries), Problems: d.problems,
+		})
+		problems = append(problems, d.problems...)
+		r.Entries = append(r.Entries, d.entries...)
+	}
+	r.Problems = append(problems, r.Problems...)
+	for i := range r.Entries {
+		applyVerdicts(&r.Entries[i], s.verdicts)
+	}
+	return *r
+}

@@ -1,0 +1,92 @@
+package discover
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+var errAbsent = errors.New("no such file")
+
+// lookUp tells what lies at a path without opening it: nothing at all (nil,
+// nil), a regular file, or something that cannot be a configuration file.
+func lookUp(path string) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, reason(err)
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		info, err = os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.New("a symbolic link that leads nowhere")
+		}
+		if err != nil {
+			return nil, reason(err)
+		}
+	}
+	return info, regular(info)
+}
+
+// readFile returns the bytes of a regular file of bearable size. It never
+// waits: a pipe put in the file's place after lookUp is opened without waiting
+// for a writer, and then refused.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, reason(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, reason(err)
+	}
+	if err := regular(info); err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, min(info.Size(), config.MaxFileSize)+512)
+	for {
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case len(data) > config.MaxFileSize:
+			return nil, errTooLarge
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, reason(err)
+		}
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+	}
+}
+
+var errTooLarge = fmt.Errorf("larger than %d MiB", config.MaxFileSize>>20)
+
+func regular(info fs.FileInfo) error {
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return errors.New("a directory, not a file")
+	case !mode.IsRegular():
+		return errors.New("not a regular file")
+	case info.Size() > config.MaxFileSize:
+		return errTooLarge
+	}
+	return nil
+}
+
+// reason strips the operation and the path, which the problem names already.
+func reason(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
