@@ -1,0 +1,311 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// StreamConn carries messages over a pair of byte streams, one message to a
+// line: the stdio transport, for either side. It reads what real servers write:
+// lines that are no messages, over-long lines, blank lines, carriage returns and
+// a byte order mark do not end it.
+type StreamConn struct {
+	opts  StreamOptions
+	src   io.Reader // what Close closes, if it can be
+	pump  *pump     // nil if closing src is enough
+	lines *lineReader
+	w     io.WriteCloser
+
+	// For the one goroutine that reads.
+	begun bool      // the first line has been read
+	batch []Message // the rest of a batch
+	noise noise
+
+	mu      sync.Mutex
+	err     error         // why nothing more is written
+	out     []byte        // whole lines, waiting to be written
+	queued  int           // how many
+	spare   []byte        // the other buffer
+	wake    sync.Cond     // there is something in out, or err is set
+	room    chan struct{} // closed and replaced when there is room in out
+	waiting int           // for room
+
+	written chan struct{} // closed when the goroutine that writes has ended
+	close   func() error
+}
+
+var _ Conn = (*StreamConn)(nil)
+
+// StreamOptions are the limits of a StreamConn.
+type StreamOptions struct {
+	MaxMessage int // bytes of one incoming message; 0 means DefaultMaxMessage
+	MaxDepth   int // nesting of an incoming message; 0 means DefaultMaxDepth
+
+	// MaxBatch is how many messages an incoming batch may have, which revision
+	// 2025-03-26 allows; they are read one by one. 0 means batches are garbage.
+	MaxBatch int
+}
+
+// Output waiting to be written. A longer message passes when it is alone.
+const (
+	maxQueuedLines = 64
+	maxQueuedBytes = 8 << 20
+)
+
+// keptBuffer is how much of an output buffer outlives the message it was for.
+const keptBuffer = 64 << 10
+
+// flushTime is how long Close waits for output that is on its way.
+const flushTime = time.Second
+
+// NewStreamConn returns a conn that reads from r and writes to w, and closes
+// both (r if it is an io.Closer) in the end. They may be the same value: one
+// io.ReadWriteCloser is enough.
+func NewStreamConn(r io.Reader, w io.WriteCloser, opts *StreamOptions) *StreamConn {
+	c := &StreamConn{src: r, w: w, room: make(chan struct{}), written: make(chan struct{})}
+	if opts != nil {
+		c.opts = *opts
+	}
+	c.wake.L = &c.mu
+	if !interruptible(r) {
+		c.pump = newPump(r)
+		r = c.pump
+	}
+	c.lines = newLineReader(r, c.limits().size())
+	c.close = sync.OnceValue(c.shut)
+	go c.write()
+	return c
+}
+
+func (c *StreamConn) limits() Limits { return Limits{Size: c.opts.MaxMessage, Depth: c.opts.MaxDepth} }
+
+// Read returns the next message, or a *Garbage error for what it skipped.
+func (c *StreamConn) Read() (Message, error) {
+	for len(c.batch) == 0 {
+		line, size, err := c.lines.next()
+		switch {
+		case errors.Is(err, ErrTooLong):
+			// Its size is not held against it: it may well have been a message.
+			return Message{}, c.noise.skip(line, size, 0, err)
+		case err != nil:
+			return Message{}, c.ended(err)
+		}
+		if !c.begun {
+			line = bytes.TrimPrefix(line, []byte("\uFEFF"))
+			c.begun = true
+		}
+		if skipSpace(line, 0) == len(line) {
+			continue
+		}
+		m, err := Parse(line, c.limits())
+		if err == nil {
+			return m, nil
+		}
+		if c.opts.MaxBatch > 0 && IsBatch(line) {
+			err = c.readBatch(line)
+		}
+		if err != nil {
+			return Message{}, c.noise.skip(line, size, size, err)
+		}
+	}
+	m := c.batch[0]
+	c.batch = c.batch[1:]
+	return m, nil
+}
+
+// readBatch reads the messages of a batch. If one is invalid none is read: the
+// sender cannot know which of them arrived.
+func (c *StreamConn) readBatch(line []byte) error {
+	messages, errs, err := ParseBatch(line, c.limits(), c.opts.MaxBatch)
+	if err != nil {
+		return err
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	c.batch = messages
+	return nil
+}
+
+// ended says why there is no more input. That the conn was closed, or could not
+// write any more, is the better reason.
+func (c *StreamConn) ended(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return err
+}
+
+// Write queues a message for the goroutine that writes.
+func (c *StreamConn) Write(ctx context.Context, m Message) error {
+	size := m.size()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil && len(c.out) > 0 && (c.queued >= maxQueuedLines || len(c.out)+size > maxQueuedBytes) {
+		if err := c.awaitRoom(ctx); err != nil {
+			return err
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	start := len(c.out)
+	c.out = m.AppendTo(slices.Grow(c.out, size))
+	oneLine(c.out[start:])
+	c.out = append(c.out, '\n')
+	c.queued++
+	c.wake.Signal()
+	return nil
+}
+
+// awaitRoom waits without c.mu, which is held before and after.
+func (c *StreamConn) awaitRoom(ctx context.Context) error {
+	room := c.room
+	c.waiting++
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-room:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// oneLine makes a frame of JSON text: line ends in it can only be white space
+// between tokens.
+func oneLine(text []byte) {
+	for _, end := range [...]byte{'\n', '\r'} {
+		for rest := text; ; {
+			i := bytes.IndexByte(rest, end)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
+		}
+	}
+}
+
+// write writes what is queued, all of it at a time, until the conn ends.
+func (c *StreamConn) write() {
+	defer close(c.written)
+	for {
+		lines := c.takeQueued()
+		if len(lines) == 0 {
+			return
+		}
+		if _, err := c.w.Write(lines); err != nil {
+			c.fail(fmt.Errorf("%w: %w", ErrClosed, err))
+			c.stopReading()
+			return
+		}
+		if cap(lines) <= keptBuffer {
+			c.mu.Lock()
+			c.spare = lines[:0]
+			c.mu.Unlock()
+		}
+	}
+}
+
+// takeQueued waits for output and returns it; nothing when there will be none.
+func (c *StreamConn) takeQueued() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.out) == 0 && c.err == nil {
+		c.wake.Wait()
+	}
+	lines := c.out
+	c.out, c.spare, c.queued = c.spare, nil, 0
+	c.notifyRoom()
+	return lines
+}
+
+// notifyRoom wakes those who wait for room; c.mu is held.
+func (c *StreamConn) notifyRoom() {
+	if c.waiting > 0 {
+		close(c.room)
+		c.room, c.waiting = make(chan struct{}), 0
+	}
+}
+
+// fail makes every Write fail from now on. What is queued is still written if
+// that is possible.
+func (c *StreamConn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.wake.Signal()
+	c.notifyRoom()
+}
+
+// stopReading makes Read return.
+func (c *StreamConn) stopReading() {
+	if c.pump != nil {
+		c.pump.stop()
+	}
+	if closer, ok := c.src.(io.Closer); ok {
+		closer.Close() // it may be the same as c.w, and closed already
+	}
+}
+
+// Close writes what is queued, if it can be written within a second, and closes
+// both streams.
+func (c *StreamConn) Close() error { return c.close() }
+
+func (c *StreamConn) shut() error {
+	c.fail(ErrClosed)
+	c.awaitWritten()
+	err := c.w.Close()
+	c.stopReading()
+	c.awaitWritten() // a write that even this does not end is left to its fate
+	return err
+}
+
+func (c *StreamConn) awaitWritten() {
+	patience := time.NewTimer(flushTime)
+	defer patience.Stop()
+	select {
+	case <-c.written:
+	case <-patience.C:
+	}
+}
+
+// noise decides when a stream that carries garbage is to be given up: after
+// more than maxNoiseLines or maxNoiseBytes of it within noiseWindow.
+type noise struct {
+	since        time.Time
+	lines, bytes int
+}
+
+const (
+	noiseWindow   = 10 * time.Second
+	maxNoiseLines = 100
+	maxNoiseBytes = 1 << 20
+)
+
+// skip counts a bad line and returns it as garbage, or ErrNoise if it is one
+// too many.
+func (n *noise) skip(line []byte, size, counted int, reason error) error {
+	if now := time.Now(); now.Sub(n.since) > noiseWindow {
+		*n = noise{since: now}
+	}
+	n.lines++
+	n.bytes += counted
+	if n.lines > maxNoiseLines || n.bytes > maxNoiseBytes {
+		return fmt.Errorf("%w: %d bad lines, %d bytes within %v", ErrNoise, n.lines, n.bytes, noiseWindow)
+	}
+	return newGarbage(line, size, reason)
+}

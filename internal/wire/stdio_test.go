@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+)
+
+// discard is a writer for conns that only read.
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) Close() error                { return nil }
+
+// readAll reads a stream to its end and describes what came out of it.
+func readAll(t *testing.T, r io.Reader, opts *StreamOptions) (got []string, end error) {
+	t.Helper()
+	c := NewStreamConn(r, discard{}, opts)
+	defer c.Close()
+	for {
+		m, err := c.Read()
+		if g, ok := errors.AsType[*Garbage](err); ok {
+			got = append(got, fmt.Sprintf("garbage %d %.20s", g.Size, g.Text))
+			continue
+		}
+		if err != nil {
+			return got, err
+		}
+		got = append(got, m.Method)
+	}
+}
+
+func note(method string) string { return `{"jsonrpc":"2.0","method":"` + method + `"}` }
+
+func TestStreamRead(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n-len(note(""))) }
+	for _, c := range []struct {
+		name, input, want string
+	}{
+		{"empty", "", ""},
+		{"lines", note("a") + "\n" + note("b") + "\n", "a,b"},
+		{"no final newline", note("a") + "\n" + note("b"), "a,b"},
+		{"crlf, blank lines, white space", "\r\n \t\r\n\n" + note("a") + "\r\n  " + note("b") + "  \r\n", "a,b"},
+		{"byte order mark", "\uFEFF" + note("a") + "\n\uFEFF" + note("b") + "\n", "a,garbage 33 \uFEFF" + note("b")[:19]},
+		{"garbage", "Listening...\n" + note("a") + "\n\x1b[31mwarn\x1b[0m\n{\"jsonrpc\":\n" + note("b") + "\n[]\n", "garbage 12 Listening...,a,garbage 13 \x1b[31mwarn\x1b[0m,garbage 11 {\"jsonrpc\":,b,garbage 2 []"},
+		{"of the small buffer", note(long(smallBuffer-1)) + "\n" + note(long(smallBuffer)) + "\n" + note(long(smallBuffer+1)) + "\n" + note("a") + "\n",
+			long(smallBuffer-1) + "," + long(smallBuffer) + "," + long(smallBuffer+1) + ",a"},
+		{"of many chunks", note("a") + "\n" + note(long(300_000)) + "\n" + note(long(70_000)) + "\n" + note("b") + "\n", "a," + long(300_000) + "," + long(70_000) + ",b"},
+		{"at the limit", note(long(400_000)) + "\n" + note("a") + "\n", long(400_000) + ",a"},
+		{"over the limit", note("a") + "\n" + note(long(400_001)) + "\n" + note("b") + "\n" + note(long(3_000_000)) + "\n" + note("c"),
+			"a,garbage 400001 " + note("")[:20] + ",b,garbage 3000000 " + note("")[:20] + ",c"},
+		{"over the limit to the end", note("a") + "\n" + note(long(500_000)), "a,garbage 500000 " + note("")[:20]},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opts := &StreamOptions{MaxMessage: 400_000}
+			for name, r := range map[string]io.Reader{
+				"whole":      strings.NewReader(c.input),
+				"with error": iotest.DataErrReader(strings.NewReader(c.input)),
+				"halves":     iotest.HalfReader(strings.NewReader(c.input)),
+				"closer":     io.NopCloser(strings.NewReader(c.input)),
+			} {
+				got, err := readAll(t, r, opts)
+				if strings.Join(got, ",") != c.want || err != io.EOF {
+					t.Errorf("%s: got %.300q, %v", name, got, err)
+				}
+			}
+			if len(c.input) < 1000 {
+				if got, err := readAll(t, iotest.OneByteReader(strings.NewReader(c.input)), opts); strings.Join(got, ",") != c.want || err != io.EOF {
+					t.Errorf("byte by byte: got %.300q, %v", got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestStreamReadBatch(t *testing.T) {
+	input := "[" + note("a") + ", " + note("b") + "]\n" + note("c") + "\n[" + note("d") + ",1]\n[]\n"
+	got, err := readAll(t, strings.NewReader(input), &StreamOptions{MaxBatch: 2})
+	if want := "[a b c garbage 34 [{\"jsonrpc\":\"2.0\",\"m garbage 2 []]"; fmt.Sprint(got) != want || err != io.EOF {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestStreamReadError(t *testing.T) {
+	broken := errors.New("broken")
+	got, err := readAll(t, io.MultiReader(strings.NewReader(note("a")+"\n"+note("b")), iotest.ErrReader(broken)), nil)
+	if fmt.Sprint(got) != "[a b]" || err != broken {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// Row 8 of the fault matrix: a little noise is skipped, a flood ends the conn.
+func TestStreamNoise(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		noise string
+		ends  bool
+	}{
+		{"100 lines", strings.Repeat("log\n", 100), false},
+		{"101 lines", strings.Repeat("log\n", 101), true},
+		{"1 MiB", strings.Repeat("x", 1<<20) + "\n", false},
+		{"more than 1 MiB", strings.Repeat("x", 1<<20) + "\nx\n", true},
+	} {
+		got, err := readAll(t, strings.NewReader(c.noise+note("a")+"\n"), nil)
+		survived := len(got) > 0 && got[len(got)-1] == "a"
+		if survived == c.ends || errors.Is(err, ErrNoise) != c.ends {
+			t.Errorf("%s: ended with %v after %d", c.name, err, len(got))
+		}
+	}
+}
+
+func TestStreamLineWithoutEnd(t *testing.T) {
+	got, err := readAll(t, zeros{}, &StreamOptions{MaxMessage: 1 << 20})
+	if len(got) != 1 || !errors.Is(err, ErrNoise) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+func TestStreamWrite(t *testing.T) {
+	r, w := io.Pipe()
+	c := NewStreamConn(strings.NewReader(""), w, nil)
+	var out bytes.Buffer
+	var copying sync.WaitGroup
+	copying.Go(func() { io.Copy(&out, r) })
+	var writing sync.WaitGroup
+	const writers, messages = 8, 50
+	big := strings.Repeat("y", 100_000)
+	for i := range writers {
+		writing.Go(func() {
+			for j := range messages {
+				params := json.RawMessage(fmt.Sprintf("{\n\"i\":%d,\r\n\"j\":%d,\"s\":\"%s\\n\"\n}", i, j, big[:j*j*20]))
+				if err := c.Write(context.Background(), Message{Method: "m", Params: params}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	copying.Wait()
+	next := make([]int, writers)
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	for _, line := range lines {
+		m, err := Parse([]byte(line), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var params struct {
+			I, J int
+			S    string
+		}
+		if err := json.Unmarshal(m.Params, &params); err != nil {
+			t.Fatal(err)
+		}
+		if params.J != next[params.I] || params.S != big[:params.J*params.J*20]+"\n" {
+			t.Fatalf("writer %d: got message %d, want %d", params.I, params.J, next[params.I])
+		}
+		next[params.I]++
+	}
+	if len(lines) != writers*messages {
+		t.Errorf("%d lines", len(lines))
+	}
+	if err := c.Write(context.Background(), Message{Method: "m"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
