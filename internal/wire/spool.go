@@ -1,13 +1,9 @@
 package wire
 
 import (
-	"errors"
 	"io"
 	"sync"
 )
-
-// errTooLarge is what reading stops with when a message passes its limit.
-var errTooLarge = errors.New("message exceeds the size limit")
 
 const blockSize = 64 << 10
 
@@ -45,9 +41,10 @@ func (s *spool) tail() []byte {
 	return s.blocks[len(s.blocks)-1][used:]
 }
 
+// write adds p. ErrTooLong means that it would be more than the limit.
 func (s *spool) write(p []byte) error {
 	if len(p) > s.limit-s.size {
-		return errTooLarge
+		return ErrTooLong
 	}
 	for len(p) > 0 {
 		n := copy(s.tail(), p)
@@ -62,7 +59,7 @@ func (s *spool) readFrom(src io.Reader) error {
 	for {
 		n, err := src.Read(s.tail())
 		if s.size += n; s.size > s.limit {
-			return errTooLarge
+			return ErrTooLong
 		}
 		if err == io.EOF {
 			return nil
@@ -84,8 +81,13 @@ func (s *spool) take() []byte {
 }
 
 // clear gives the blocks back, all but the first, which the next message needs.
-func (s *spool) clear() {
-	for len(s.blocks) > 1 {
+func (s *spool) clear() { s.keep(1) }
+
+// release gives all blocks back.
+func (s *spool) release() { s.keep(0) }
+
+func (s *spool) keep(n int) {
+	for len(s.blocks) > n {
 		last := len(s.blocks) - 1
 		s.pool.put(s.blocks[last])
 		s.blocks[last] = nil

@@ -60,7 +60,7 @@ func (r *sseReader) reset(src io.Reader) {
 
 // next returns the next event that has data. When the stream ends the event
 // being received is dropped, as the specification asks, and the error is that
-// of the stream, io.EOF for a regular end. errTooLarge means that the event
+// of the stream, io.EOF for a regular end. ErrTooLong means that the event
 // exceeds the limit; the stream is of no use after that.
 func (r *sseReader) next() (sseEvent, error) {
 	r.clearEvent()

@@ -13,17 +13,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stream is everything a reader learns from one stream.
-type stream struct {
+// received is everything a reader learns from one stream.
+type received struct {
 	Events []string // name|data
 	LastID string
 	Retry  time.Duration
 	Err    string
 }
 
-func readStream(src io.Reader, limit int) stream {
+func readStream(src io.Reader, limit int) received {
 	r := newSSEReader(src, limit, new(blockPool))
-	var s stream
+	var s received
 	for {
 		e, err := r.next()
 		if err != nil {
@@ -35,8 +35,8 @@ func readStream(src io.Reader, limit int) stream {
 }
 
 // referenceStream reads a whole stream the obvious way.
-func referenceStream(text string, limit int) stream {
-	s := stream{Err: io.EOF.Error()}
+func referenceStream(text string, limit int) received {
+	s := received{Err: io.EOF.Error()}
 	text = strings.TrimPrefix(text, "\xef\xbb\xbf")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	lines := strings.Split(text, "\n")
@@ -64,7 +64,7 @@ func referenceStream(text string, limit int) stream {
 			}
 		case "data":
 			if data = append(data, value); len(strings.Join(data, "\n")) > limit {
-				s.Err = errTooLarge.Error()
+				s.Err = ErrTooLong.Error()
 				return s
 			}
 		case "id":
@@ -92,33 +92,33 @@ func TestSSEReader(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef", 3*blockSize/16)
 	tests := []struct {
 		name, text string
-		want       stream
+		want       received
 	}{
-		{"empty", "", stream{}},
-		{"one", "data: x\n\n", stream{Events: []string{"|x"}}},
-		{"message is the default name", "event: message\ndata: x\n\n", stream{Events: []string{"|x"}}},
-		{"name", "event: endpoint\ndata: /m?s=1\n\n", stream{Events: []string{"endpoint|/m?s=1"}}},
-		{"name does not stick", "event: a\ndata: 1\n\ndata: 2\n\n", stream{Events: []string{"a|1", "|2"}}},
-		{"several lines", "data: a\ndata\ndata:b\n\n", stream{Events: []string{"|a\n\nb"}}},
-		{"one space only", "data:  x \n\n", stream{Events: []string{"| x "}}},
-		{"line ends mixed", "data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r", stream{Events: []string{"|a\nb\nc", "|d"}}},
-		{"byte order mark", "\xef\xbb\xbfdata: x\n\n", stream{Events: []string{"|x"}}},
-		{"a second one is data", "\xef\xbb\xbf\xef\xbb\xbfdata: x\n\n", stream{}},
-		{"comments", ": ping\n\n:\ndata: x\n:data: y\n\n", stream{Events: []string{"|x"}}},
-		{"unknown fields", "foo: bar\nDATA: no\ndatax: no\n data: no\ndata: x\n\n", stream{Events: []string{"|x"}}},
-		{"incomplete event is dropped", "data: x\n\nid: 7\ndata: y\n", stream{Events: []string{"|x"}}},
-		{"priming event", "id: 1\nretry: 500\ndata:\n\n", stream{Events: []string{"|"}, LastID: "1", Retry: 500 * time.Millisecond}},
-		{"id without data", "id: 1\n\ndata: x\n\n", stream{Events: []string{"|x"}, LastID: "1"}},
-		{"id is reset by an empty one", "id: 1\ndata: x\n\nid\ndata: y\n\n", stream{Events: []string{"|x", "|y"}}},
-		{"id with NUL is ignored", "id: 1\n\nid: 2\x003\ndata: x\n\n", stream{Events: []string{"|x"}, LastID: "1"}},
-		{"id too long is ignored", "id: 1\n\nid: " + long + "\ndata: x\n\n", stream{Events: []string{"|x"}, LastID: "1"}},
-		{"retry 0", "retry: 0\n\n", stream{Retry: time.Second}},
-		{"retry endless", "retry: 99999999999999999999999999\n\n", stream{Retry: time.Minute}},
-		{"retry not a number", "retry: 5s\nretry: -1\nretry:\n\n", stream{}},
-		{"long", "data: " + long + "\ndata: " + long + "\n\n", stream{Events: []string{"|" + long + "\n" + long}}},
-		{"long comment", ":" + long + "\ndata: x\n\n", stream{Events: []string{"|x"}}},
-		{"long nonsense", long + "data: y\ndata: x\n\n", stream{Events: []string{"|x"}}},
-		{"line as long as the window", "data: " + long[:sseWindow-6] + "\n\n", stream{Events: []string{"|" + long[:sseWindow-6]}}},
+		{"empty", "", received{}},
+		{"one", "data: x\n\n", received{Events: []string{"|x"}}},
+		{"message is the default name", "event: message\ndata: x\n\n", received{Events: []string{"|x"}}},
+		{"name", "event: endpoint\ndata: /m?s=1\n\n", received{Events: []string{"endpoint|/m?s=1"}}},
+		{"name does not stick", "event: a\ndata: 1\n\ndata: 2\n\n", received{Events: []string{"a|1", "|2"}}},
+		{"several lines", "data: a\ndata\ndata:b\n\n", received{Events: []string{"|a\n\nb"}}},
+		{"one space only", "data:  x \n\n", received{Events: []string{"| x "}}},
+		{"line ends mixed", "data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r", received{Events: []string{"|a\nb\nc", "|d"}}},
+		{"byte order mark", "\xef\xbb\xbfdata: x\n\n", received{Events: []string{"|x"}}},
+		{"a second one is data", "\xef\xbb\xbf\xef\xbb\xbfdata: x\n\n", received{}},
+		{"comments", ": ping\n\n:\ndata: x\n:data: y\n\n", received{Events: []string{"|x"}}},
+		{"unknown fields", "foo: bar\nDATA: no\ndatax: no\n data: no\ndata: x\n\n", received{Events: []string{"|x"}}},
+		{"incomplete event is dropped", "data: x\n\nid: 7\ndata: y\n", received{Events: []string{"|x"}}},
+		{"priming event", "id: 1\nretry: 500\ndata:\n\n", received{Events: []string{"|"}, LastID: "1", Retry: 500 * time.Millisecond}},
+		{"id without data", "id: 1\n\ndata: x\n\n", received{Events: []string{"|x"}, LastID: "1"}},
+		{"id is reset by an empty one", "id: 1\ndata: x\n\nid\ndata: y\n\n", received{Events: []string{"|x", "|y"}}},
+		{"id with NUL is ignored", "id: 1\n\nid: 2\x003\ndata: x\n\n", received{Events: []string{"|x"}, LastID: "1"}},
+		{"id too long is ignored", "id: 1\n\nid: " + long + "\ndata: x\n\n", received{Events: []string{"|x"}, LastID: "1"}},
+		{"retry 0", "retry: 0\n\n", received{Retry: time.Second}},
+		{"retry endless", "retry: 99999999999999999999999999\n\n", received{Retry: time.Minute}},
+		{"retry not a number", "retry: 5s\nretry: -1\nretry:\n\n", received{}},
+		{"long", "data: " + long + "\ndata: " + long + "\n\n", received{Events: []string{"|" + long + "\n" + long}}},
+		{"long comment", ":" + long + "\ndata: x\n\n", received{Events: []string{"|x"}}},
+		{"long nonsense", long + "data: y\ndata: x\n\n", received{Events: []string{"|x"}}},
+		{"line as long as the window", "data: " + long[:sseWindow-6] + "\n\n", received{Events: []string{"|" + long[:sseWindow-6]}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestSSEReaderStopsAtTheLimit(t *testing.T) {
 	for _, start := range []string{"data: ", "data: 1\ndata:"} {
 		src := new(endless)
 		r := newSSEReader(io.MultiReader(strings.NewReader(start), src), limit, new(blockPool))
-		if _, err := r.next(); !errors.Is(err, errTooLarge) {
+		if _, err := r.next(); !errors.Is(err, ErrTooLong) {
 			t.Errorf("err = %v", err)
 		}
 		if src.read > limit+2*sseWindow {
