@@ -26,14 +26,16 @@ const (
 	headerParamPrefix = "Mcp-Param-"
 )
 
-// mirroredName returns what Mcp-Name has to repeat: the name or URI of the
-// three methods that are about one thing.
+// mirroredName returns what Mcp-Name has to repeat: the name, URI or task of the
+// methods that are about one thing.
 func mirroredName(method string, params json.RawMessage) (string, bool) {
 	switch method {
 	case "tools/call", "prompts/get":
 		return StringMember(params, "name")
 	case "resources/read":
 		return StringMember(params, "uri")
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return StringMember(params, "taskId")
 	}
 	return "", false
 }

@@ -72,6 +72,7 @@ func TestMirror(t *testing.T) {
 		{"tool", "tools/call", `{"name":"echo","arguments":{"name":"no"}}`, http.Header{headerMethod: {"tools/call"}, headerName: {"echo"}}},
 		{"prompt", "prompts/get", `{"arguments":{},"name":"grüß"}`, http.Header{headerMethod: {"prompts/get"}, headerName: {"=?base64?Z3LDvMOf?="}}},
 		{"resource", "resources/read", `{"uri":"file:///a"}`, http.Header{headerMethod: {"resources/read"}, headerName: {"file:///a"}}},
+		{"task", "tasks/cancel", `{"taskId":"t1"}`, http.Header{headerMethod: {"tasks/cancel"}, headerName: {"t1"}}},
 		{"other", "tools/list", `{"name":"x"}`, http.Header{headerMethod: {"tools/list"}}},
 		{"no params", "server/discover", ``, http.Header{headerMethod: {"server/discover"}}},
 	}
