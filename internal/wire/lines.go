@@ -8,153 +8,112 @@ import (
 )
 
 // A lineReader cuts a stream into lines. A line costs one allocation of its own
-// size, whatever its length: short ones pass through a small buffer, long ones
-// through chunks that all readers share, and what is over the limit is read and
-// thrown away.
+// size, whatever its length: short ones pass through the window, long ones
+// through a spool, and what is over the limit is read and thrown away.
 type lineReader struct {
-	src io.Reader
-	max int // bytes of one line
-
-	small      []byte   // the reader's own buffer
-	cur        []byte   // where to read into: small or a chunk
-	start, end int      // cur[start:end] has been read and not yet returned
-	full       [][]byte // buffers that the current line has filled up before cur
-	first      int      // where it begins in the first of them
-	err        error    // of src, once it had one
+	src        io.Reader
+	window     []byte // window[start:end] has been read and not yet consumed
+	start, end int
+	long       spool // the beginning of a line that does not fit into the window
+	blocks     blockPool
+	err        error // of src, once it had one
 }
 
-const (
-	smallBuffer = 8 << 10
-	chunkSize   = 64 << 10
-)
+const lineWindow = 16 << 10
 
-// chunks are the buffers for long lines.
-var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
-
-func newLineReader(src io.Reader, max int) *lineReader {
-	small := make([]byte, smallBuffer)
-	return &lineReader{src: src, max: max, small: small, cur: small}
+func newLineReader(src io.Reader, limit int) *lineReader {
+	l := &lineReader{src: src, window: make([]byte, lineWindow)}
+	l.long = spool{pool: &l.blocks, limit: limit}
+	return l
 }
 
 // next returns the next line, without its end, in memory of its own, and the
 // number of its bytes. If they are too many it returns ErrTooLong with the
 // beginning of the line; the next call goes on behind it.
 func (l *lineReader) next() (line []byte, size int, err error) {
-	scanned := l.start
-	for {
-		if i := bytes.IndexByte(l.cur[scanned:l.end], '\n'); i >= 0 {
-			return l.take(scanned + i)
+	for scanned := l.start; ; {
+		i := bytes.IndexByte(l.window[scanned:l.end], '\n')
+		switch {
+		case i >= 0:
+			end := scanned + i
+			line, size, err = l.finish(l.window[l.start:end])
+			l.start = end + 1
+			return line, size, err
+		case l.err != nil && l.start == l.end && l.long.size == 0:
+			return nil, 0, l.err
+		case l.err != nil: // the last line may lack its end
+			line, size, err = l.finish(l.window[l.start:l.end])
+			l.start = l.end
+			return line, size, err
+		case l.start > 0:
+			l.end = copy(l.window, l.window[l.start:l.end])
+			l.start = 0
+		case l.end == len(l.window):
+			if l.long.write(l.window) != nil {
+				return l.discard()
+			}
+			l.end = 0
 		}
 		scanned = l.end
-		size = l.length(l.end)
-		switch {
-		case size > l.max:
-			return l.discard()
-		case l.err != nil && size > 0: // the last line may lack its end
-			return l.take(l.end)
-		case l.err != nil:
-			return nil, 0, l.err
-		}
-		if l.end == len(l.cur) {
-			l.makeRoom()
-			scanned = l.end
-		}
 		l.fill()
 	}
 }
 
 func (l *lineReader) fill() {
-	n, err := l.src.Read(l.cur[l.end:])
+	n, err := l.src.Read(l.window[l.end:])
 	l.end += n
 	l.err = err
 }
 
-// length is that of the line if it ended at cur[end].
-func (l *lineReader) length(end int) int {
-	n := end - l.start
-	for _, buf := range l.full {
-		n += len(buf)
+// finish returns the line of which rest is the last piece.
+func (l *lineReader) finish(rest []byte) ([]byte, int, error) {
+	size := l.long.size + len(rest)
+	if size > l.long.limit {
+		return l.head(rest), size, ErrTooLong
 	}
-	return n - l.first
+	if l.long.size == 0 {
+		return bytes.Clone(rest), size, nil
+	}
+	if err := l.long.write(rest); err != nil {
+		return nil, size, err
+	}
+	line := l.long.take()
+	l.long.release()
+	return line, size, nil
 }
 
-// makeRoom goes on to a fresh buffer, or moves what is in the current one to its
-// beginning if that helps.
-func (l *lineReader) makeRoom() {
-	if len(l.full) == 0 && l.start > len(l.cur)/2 {
-		l.end = copy(l.cur, l.cur[l.start:l.end])
-		l.start = 0
-		return
+// head returns the beginning of a line that is too long; rest is what comes
+// after the spool.
+func (l *lineReader) head(rest []byte) []byte {
+	if l.long.size > 0 {
+		rest = l.long.blocks[0][:min(l.long.size, garbageShown)]
 	}
-	if len(l.full) == 0 {
-		l.first = l.start
-	}
-	l.full = append(l.full, l.cur)
-	l.cur = chunks.Get().(*[chunkSize]byte)[:]
-	l.start, l.end = 0, 0
-}
-
-// take returns the line that ends before cur[end].
-func (l *lineReader) take(end int) ([]byte, int, error) {
-	size := l.length(end)
-	keep, err := size, error(nil)
-	if size > l.max {
-		keep, err = min(size, garbageShown), ErrTooLong
-	}
-	line := make([]byte, 0, keep)
-	for i, buf := range l.full {
-		if i == 0 {
-			buf = buf[l.first:]
-		}
-		line = append(line, buf[:min(len(buf), keep-len(line))]...)
-	}
-	line = append(line, l.cur[l.start:l.start+keep-len(line)]...)
-	l.drop(end + 1)
-	return line, size, err
-}
-
-// drop forgets what is before cur[next] and the buffers that are not needed.
-func (l *lineReader) drop(next int) {
-	for _, buf := range l.full {
-		l.reuse(buf)
-	}
-	l.full, l.first = l.full[:0], 0
-	if next < l.end {
-		l.start = next
-		return
-	}
-	l.reuse(l.cur)
-	l.cur, l.start, l.end = l.small, 0, 0
-}
-
-func (l *lineReader) reuse(buf []byte) {
-	if len(buf) == chunkSize {
-		chunks.Put((*[chunkSize]byte)(buf))
-	}
+	head := bytes.Clone(rest[:min(len(rest), garbageShown)])
+	l.long.clear()
+	l.long.release()
+	return head
 }
 
 // discard reads on to the end of a line that is too long and returns its
 // beginning. A line that does not even end then is no line at all.
 func (l *lineReader) discard() (head []byte, size int, err error) {
-	size = l.length(l.end)
-	head, _, _ = l.take(l.end)
-	l.cur = chunks.Get().(*[chunkSize]byte)[:]
-	for l.err == nil {
-		if size/16 > l.max {
-			l.err = ErrNoise
-			break
-		}
-		l.fill()
-		i := bytes.IndexByte(l.cur[:l.end], '\n')
-		if i >= 0 {
-			size += i
-			l.drop(i + 1)
-			break
+	size = l.long.size
+	head = l.head(l.window)
+	for {
+		if i := bytes.IndexByte(l.window[:l.end], '\n'); i >= 0 {
+			l.start = i + 1
+			return head, size + i, ErrTooLong
 		}
 		size += l.end
 		l.end = 0
+		if size/16 > l.long.limit {
+			l.err = ErrNoise
+		}
+		if l.err != nil {
+			return head, size, ErrTooLong
+		}
+		l.fill()
 	}
-	return head, size, ErrTooLong
 }
 
 // A pump reads from a source whose Read cannot be interrupted, such as a
@@ -183,7 +142,7 @@ func newPump(src io.Reader) *pump {
 }
 
 func (p *pump) run() {
-	buf := make([]byte, chunkSize)
+	buf := make([]byte, lineWindow)
 	for {
 		n, err := p.src.Read(buf)
 		select {
