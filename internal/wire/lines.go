@@ -89,7 +89,6 @@ func (l *lineReader) head(rest []byte) []byte {
 		rest = l.long.blocks[0][:min(l.long.size, garbageShown)]
 	}
 	head := bytes.Clone(rest[:min(len(rest), garbageShown)])
-	l.long.clear()
 	l.long.release()
 	return head
 }

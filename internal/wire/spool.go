@@ -95,12 +95,3 @@ func (s *spool) keep(n int) {
 	}
 	s.size = 0
 }
-
-// release gives back the block that clear keeps, for a spool that may not be
-// needed again for a long time. The spool must be empty.
-func (s *spool) release() {
-	for _, b := range s.blocks {
-		s.pool.put(b)
-	}
-	s.blocks = nil
-}
