@@ -38,6 +38,10 @@ type Garbage struct {
 	Text []byte // how it begins, at most garbageShown bytes
 	Size int    // bytes in all
 	Err  error  // a *ParseError, or ErrTooLong
+
+	// Answers is the request to which a message over the limit was the answer,
+	// zero if that cannot be told.
+	Answers ID
 }
 
 // garbageShown is how much of skipped text is kept for a diagnosis.

@@ -190,6 +190,8 @@ func (p *Peer) skipped(g *Garbage) {
 	}
 	bad, ok := errors.AsType[*ParseError](g.Err)
 	switch {
+	case !g.Answers.IsZero():
+		p.settle(g.Answers, outcome{err: fmt.Errorf("the answer of %d bytes: %w", g.Size, g.Err)})
 	case ok && bad.Response:
 		p.settle(bad.ID, outcome{err: fmt.Errorf("the answer is invalid: %w", bad)})
 	case p.opts.ReplyInvalid && ok:

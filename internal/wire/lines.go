@@ -16,10 +16,14 @@ type lineReader struct {
 	start, end int
 	long       spool // the beginning of a line that does not fit into the window
 	blocks     blockPool
-	err        error // of src, once it had one
+	err        error  // of src, once it had one
+	ending     []byte // the last bytes of the last line that was too long
 }
 
-const lineWindow = 16 << 10
+const (
+	lineWindow = 16 << 10
+	endingKept = 64 // bytes
+)
 
 func newLineReader(src io.Reader, limit int) *lineReader {
 	l := &lineReader{src: src, window: make([]byte, lineWindow)}
@@ -69,7 +73,9 @@ func (l *lineReader) fill() {
 func (l *lineReader) finish(rest []byte) ([]byte, int, error) {
 	size := l.long.size + len(rest)
 	if size > l.long.limit {
-		return l.head(rest), size, ErrTooLong
+		head := l.head(rest)
+		l.endsWith(rest)
+		return head, size, ErrTooLong
 	}
 	if l.long.size == 0 {
 		return bytes.Clone(rest), size, nil
@@ -83,14 +89,24 @@ func (l *lineReader) finish(rest []byte) ([]byte, int, error) {
 }
 
 // head returns the beginning of a line that is too long; rest is what comes
-// after the spool.
+// after the spool, which it empties.
 func (l *lineReader) head(rest []byte) []byte {
+	l.ending = l.ending[:0]
+	for i, b := range l.long.blocks {
+		l.endsWith(b[:min(blockSize, l.long.size-i*blockSize)])
+	}
 	if l.long.size > 0 {
 		rest = l.long.blocks[0][:min(l.long.size, garbageShown)]
 	}
 	head := bytes.Clone(rest[:min(len(rest), garbageShown)])
 	l.long.release()
 	return head
+}
+
+// endsWith takes note of the last piece so far of a line that is too long.
+func (l *lineReader) endsWith(piece []byte) {
+	l.ending = append(l.ending, piece[max(0, len(piece)-endingKept):]...)
+	l.ending = append(l.ending[:0], l.ending[max(0, len(l.ending)-endingKept):]...)
 }
 
 // discard reads on to the end of a line that is too long and returns its
@@ -100,9 +116,11 @@ func (l *lineReader) discard() (head []byte, size int, err error) {
 	head = l.head(l.window)
 	for {
 		if i := bytes.IndexByte(l.window[:l.end], '\n'); i >= 0 {
+			l.endsWith(l.window[:i])
 			l.start = i + 1
 			return head, size + i, ErrTooLong
 		}
+		l.endsWith(l.window[:l.end])
 		size += l.end
 		l.end = 0
 		if size/16 > l.long.limit {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -91,8 +92,7 @@ func (c *StreamConn) Read() (Message, error) {
 		line, size, err := c.lines.next()
 		switch {
 		case errors.Is(err, ErrTooLong):
-			// Its size is not held against it: it may well have been a message.
-			return Message{}, c.noise.skip(line, size, 0, err)
+			return Message{}, c.tooLong(line, size)
 		case err != nil:
 			return Message{}, c.ended(err)
 		}
@@ -117,6 +117,43 @@ func (c *StreamConn) Read() (Message, error) {
 	m := c.batch[0]
 	c.batch = c.batch[1:]
 	return m, nil
+}
+
+// tooLong makes garbage of a line over the limit, of which head is the beginning.
+// Its size is not held against it: it may well have been a message.
+func (c *StreamConn) tooLong(head []byte, size int) error {
+	err := c.noise.skip(head, size, 0, ErrTooLong)
+	if g, ok := errors.AsType[*Garbage](err); ok {
+		g.Answers = answeredBy(head, c.lines.ending)
+	}
+	return err
+}
+
+// How responses begin and end. Some senders write the id first, some last.
+const (
+	versionMember = `(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?`
+	idMember      = `\s*"id"\s*:\s*(\d{1,18})\s*`
+)
+
+var (
+	responseStart = regexp.MustCompile(`^\s*\{` + versionMember + `(?:` + idMember + `,)?` + versionMember + `\s*"(?:result|error)"\s*:`)
+	responseEnd   = regexp.MustCompile(`,` + idMember + `(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+)
+
+// answeredBy finds the id in a response of which only the beginning and the end
+// are known.
+func answeredBy(head, ending []byte) ID {
+	start := responseStart.FindSubmatch(head)
+	if start == nil {
+		return ID{}
+	}
+	if start[1] != nil {
+		return parseID(start[1])
+	}
+	if end := responseEnd.FindSubmatch(ending); end != nil {
+		return parseID(end[1])
+	}
+	return ID{}
 }
 
 // readBatch reads the messages of a batch. If one is invalid none is read: the

@@ -80,6 +80,37 @@ func TestStreamRead(t *testing.T) {
 	}
 }
 
+// A message over the limit that answers a request says which one, wherever its
+// id is and wherever the line is cut on its way.
+func TestStreamTooLongAnswer(t *testing.T) {
+	for _, c := range []struct {
+		start, end string
+		want       ID
+	}{
+		{`{"jsonrpc":"2.0","id":7,"result":"`, `"}`, NumberID(7)},
+		{`{"id": 7, "jsonrpc": "2.0", "error": {"message":"`, `"}}`, NumberID(7)},
+		{`{"result":{"text":"`, `"},"jsonrpc":"2.0","id":123456789}`, NumberID(123456789)},
+		{`{"jsonrpc":"2.0","result":{"text":"`, `"} , "id" : 7 } `, NumberID(7)},
+		{`{"result":"`, `","id":7,"jsonrpc":"2.0"}`, NumberID(7)},
+		{`{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"`, `"}}`, ID{}},
+		{`{"jsonrpc":"2.0","method":"m","params":{"a":"`, `","id":7}`, ID{}},
+		{`{"jsonrpc":"2.0","id":"7","result":"`, `"}`, ID{}},
+		{`{"jsonrpc":"2.0","result":{"a":"`, `","id":7}}`, ID{}},
+		{`"`, `","id":7}`, ID{}},
+	} {
+		const limit = 200_000
+		for _, size := range []int{limit + 1, limit + lineWindow/2, limit + 3*lineWindow, 2 * limit, 2*limit + 13} {
+			line := c.start + strings.Repeat("x", size-len(c.start)-len(c.end)) + c.end
+			conn := NewStreamConn(strings.NewReader(line+"\n"), discard{}, &StreamOptions{MaxMessage: limit})
+			_, err := conn.Read()
+			conn.Close()
+			if g, ok := errors.AsType[*Garbage](err); !ok || g.Answers != c.want || g.Size != size {
+				t.Errorf("%s…%s of %d bytes: %+v", c.start, c.end, size, err)
+			}
+		}
+	}
+}
+
 func TestStreamReadBatch(t *testing.T) {
 	input := "[" + note("a") + ", " + note("b") + "]\n" + note("c") + "\n[" + note("d") + ",1]\n[]\n"
 	got, err := readAll(t, strings.NewReader(input), &StreamOptions{MaxBatch: 2})
