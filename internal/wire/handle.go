@@ -126,8 +126,9 @@ func reference() string { return strings.ToLower(rand.Text()[:10]) }
 func (p *Peer) notified(m Message) {
 	switch m.Method {
 	case "notifications/cancelled":
-		p.cancelled(m.Params)
-		return
+		if p.cancelled(m.Params) {
+			return
+		}
 	case "notifications/progress":
 		if p.progressed(m.Params) {
 			return
@@ -155,11 +156,12 @@ func (p *Peer) handleNotification(n *Notification) {
 }
 
 // cancelled ends the context of the handler whose caller gave up. Of a request
-// that is unknown or answered already there is nothing to cancel.
-func (p *Peer) cancelled(params json.RawMessage) {
+// that is unknown or answered already there is nothing to cancel. It reports
+// false if no request is named: the handler may know what is meant.
+func (p *Peer) cancelled(params json.RawMessage) bool {
 	raw, ok := Member(params, "requestId")
 	if !ok || !isID(raw) {
-		return
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,6 +169,7 @@ func (p *Peer) cancelled(params json.RawMessage) {
 		in.cancelled = true
 		in.cancel(errCancelled)
 	}
+	return true
 }
 
 // canonical is the id in the one spelling that all equal strings share.

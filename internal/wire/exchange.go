@@ -1,0 +1,223 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// An exchange is the response to one POST. It begins as a single JSON answer
+// and becomes a stream of events when something has to be sent before the
+// result.
+type exchange struct {
+	outStream
+	server     *Server
+	job        *job         // modern
+	session    *httpSession // legacy
+	method     string       // modern
+	id         ID           // of the request that is being answered, if it is one
+	batch      bool         // the answer is an array
+	jsonOnly   bool         // it cannot become a stream
+	streamOnly bool         // it must be one
+
+	// Guarded by outStream.mu.
+	missing int       // answers still to come
+	answers []Message // kept as long as it is no stream
+	inline  [1]Message
+}
+
+// init prepares an exchange for n answers.
+func (ex *exchange) init(n int, accepts accepted) {
+	ex.wake = make(chan struct{}, 1)
+	ex.missing = n
+	ex.answers = ex.inline[:0]
+	ex.jsonOnly = ex.jsonOnly || !accepts.stream
+	ex.streamOnly = !accepts.json
+}
+
+// begin makes the caller the reader.
+func (ex *exchange) begin() (reader int) {
+	reader = ex.attach()
+	if ex.streamOnly {
+		ex.start()
+	}
+	return reader
+}
+
+// Notify implements jobOutlet.
+func (ex *exchange) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if ex.jsonOnly {
+		return nil // nobody can hear it
+	}
+	return ex.push(ctx, Message{Method: method, Params: params}, true)
+}
+
+// finish takes the answer to one of the requests. If there is a stream the
+// answer goes there, and the stream ends with the last one.
+func (ex *exchange) finish(answer Message) {
+	if !ex.batch {
+		answer.ID = ex.id
+	}
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.missing == 0 {
+		return
+	}
+	ex.missing--
+	ex.answers = append(ex.answers, answer)
+	ex.settle()
+}
+
+// cancelled takes note that a request of the exchange gets no answer.
+func (ex *exchange) cancelled() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.missing > 0 {
+		ex.missing--
+		ex.settle()
+	}
+}
+
+// settle moves the answers to the stream, if there is one. Under mu.
+func (ex *exchange) settle() {
+	if ex.opened {
+		for _, answer := range ex.answers {
+			if ex.job != nil && answer.Error == nil {
+				answer.Result = ex.server.dress(ex.method, answer.Result)
+			}
+			ex.add(answer)
+		}
+		ex.answers = nil
+		ex.ended = ex.missing == 0
+	}
+	signal(ex.wake)
+}
+
+// state says whether all requests are answered, and whether it is a stream.
+func (ex *exchange) state() (complete, opened bool) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.missing == 0, ex.opened
+}
+
+// respond serves the POST until it is answered: with results, with what a
+// modern call asks its client, or with a stream of events that ends with either.
+func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchange, reader int) {
+	out := eventWriter{w: w, times: &h.times}
+	defer out.stop()
+	var grace <-chan time.Time
+	for {
+		complete, opened := ex.state()
+		if complete && !opened {
+			h.writeAnswers(w, ex)
+			return
+		}
+		if opened {
+			if state := out.pump(&ex.outStream, reader); state != streamWaits {
+				h.leave(ex, reader, state)
+				return
+			}
+		}
+		if ex.job != nil && grace == nil && ex.job.asksClient() {
+			grace = time.After(askGrace)
+		}
+		select {
+		case <-ex.wake:
+		case <-out.quiet():
+			out.comment()
+		case <-grace:
+			grace = nil
+			if ex.job.asksClient() {
+				if question, ok := h.server.park(ex.job); ok {
+					ex.finish(Message{Result: question})
+				}
+			}
+		case <-r.Context().Done():
+			h.leave(ex, reader, streamLost)
+			return
+		}
+	}
+}
+
+// leave is for a reader that stops. If that was before the end, and nobody can
+// come back for the rest, the calls are cancelled: the modern era knows no
+// coming back, and the legacy era only where events have been numbered.
+func (h *HTTPHandler) leave(ex *exchange, reader int, state streamState) {
+	if !ex.detach(reader) || state == streamEnded {
+		return
+	}
+	if _, opened := ex.state(); ex.job != nil || !opened {
+		ex.abandon()
+		return
+	}
+	time.AfterFunc(h.times.resume, func() {
+		if !ex.attached() {
+			ex.abandon()
+		}
+	})
+}
+
+// abandon cancels the calls of an exchange whose client has gone.
+func (ex *exchange) abandon() {
+	if ex.job != nil {
+		ex.job.cancel(errDisconnected)
+		return
+	}
+	ex.session.abandon(ex)
+}
+
+// writeAnswers writes the answers as one JSON text.
+func (h *HTTPHandler) writeAnswers(w http.ResponseWriter, ex *exchange) {
+	answers := ex.answers // nobody adds to them any more
+	switch {
+	case len(answers) == 0: // all were cancelled, and what is cancelled gets no answer
+		setFixedHeaders(w.Header())
+		w.WriteHeader(http.StatusAccepted)
+	case ex.batch:
+		body := []byte{'['}
+		for i, m := range answers {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = m.AppendTo(body)
+		}
+		writeJSON(w, &h.times, http.StatusOK, append(body, ']'), nil, "")
+	case answers[0].Error != nil:
+		status := http.StatusOK
+		if ex.job != nil {
+			status = modernStatus(answers[0].Error.Code)
+		}
+		writeMessage(w, &h.times, status, answers[0])
+	default:
+		h.writeResult(w, ex, answers[0].Result)
+	}
+}
+
+// writeResult writes one result. It is not copied together with what goes
+// around it, unless it is small.
+func (h *HTTPHandler) writeResult(w http.ResponseWriter, ex *exchange, result json.RawMessage) {
+	buf := buffers.Get().(*[]byte)
+	head := append((*buf)[:0], `{"jsonrpc":"2.0","id":`...)
+	head = append(ex.id.AppendTo(head), `,"result":`...)
+	if ex.job != nil {
+		head, result = h.server.appendDressed(head, ex.method, result)
+	} else if len(result) == 0 {
+		result = json.RawMessage("{}")
+	}
+	head = writeJSON(w, &h.times, http.StatusOK, head, result, "}")
+	keepBuffer(buf, head)
+}
+
+// modernStatus is the HTTP status that the modern era has for an error.
+func modernStatus(code int64) int {
+	switch code {
+	case CodeMethodNotFound:
+		return http.StatusNotFound
+	case CodeInvalidParams, CodeInvalidRequest, CodeHeaderMismatch, CodeMissingClientCapability, CodeUnsupportedVersion:
+		return http.StatusBadRequest
+	case CodeOverloaded:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusOK
+}

@@ -1,0 +1,231 @@
+package wire
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"slices"
+)
+
+// speaksLegacy reports whether a legacy revision is spoken here.
+func (s *Server) speaksLegacy(version string) bool { return slices.Contains(s.legacy, version) }
+
+// checkLegacyMethod checks a GET or DELETE, which only the legacy era has.
+func (h *HTTPHandler) checkLegacyMethod(r *http.Request) *Refusal {
+	version, no := h.versionHeader(r)
+	if no != nil {
+		return no
+	}
+	if h.server.legacy == nil || EraOf(version) == Modern || r.Method == http.MethodGet && h.opts.JSONOnly {
+		return h.methodNotAllowed()
+	}
+	if version != "" && !h.server.speaksLegacy(version) {
+		return h.unsupported(ID{}, version)
+	}
+	if r.Method == http.MethodGet && (len(r.Header["Accept"]) == 0 || !parseAccept(r.Header["Accept"]).stream) {
+		return notAcceptable("text/event-stream")
+	}
+	return nil
+}
+
+// session finds the session that a request names, and marks it as in use.
+func (h *HTTPHandler) session(r *http.Request, principal string) (*httpSession, *Refusal) {
+	ids := r.Header[headerSession]
+	if len(ids) != 1 || ids[0] == "" {
+		return nil, refuse(http.StatusBadRequest, CodeInvalidRequest, "exactly one "+headerSession+" header is required")
+	}
+	s := h.sessions.find(httpOwner(principal), ids[0])
+	if s == nil {
+		return nil, refuse(http.StatusNotFound, codeUnknownSession, "Unknown MCP session")
+	}
+	return s, nil
+}
+
+// codeUnknownSession is what servers commonly say with a 404 for a session.
+const codeUnknownSession = -32001
+
+// serveDelete ends a session at the client's wish.
+func (h *HTTPHandler) serveDelete(w http.ResponseWriter, r *http.Request, principal string) *Refusal {
+	s, no := h.session(r, principal)
+	if no != nil {
+		return no
+	}
+	defer s.leave()
+	h.sessions.remove(s)
+	s.session.life.end(ErrClosed)
+	setFixedHeaders(w.Header())
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// serveGet serves the stream of what belongs to no request, or goes on with a
+// stream that has lost its connection.
+func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal string) *Refusal {
+	s, no := h.session(r, principal)
+	if no != nil {
+		return no
+	}
+	defer s.leave()
+	st := s.standalone
+	var reader int
+	if last := r.Header.Get(headerLastEventID); last != "" {
+		number, seen, ok := parseEventID(last)
+		if ok {
+			st = s.streamOf(number)
+		}
+		if !ok || st == nil {
+			return refuse(http.StatusBadRequest, CodeInvalidRequest, "nothing is kept for this "+headerLastEventID)
+		}
+		reader = st.resume(seen)
+	} else {
+		if st.attached() {
+			return refuse(http.StatusConflict, CodeInvalidRequest, "this session has a stream already")
+		}
+		reader = st.attach()
+	}
+	st.start()
+	h.pump(w, r, st, reader, nil, nil)
+	return nil
+}
+
+// serveLegacy answers one message of the legacy era.
+func (h *HTTPHandler) serveLegacy(w http.ResponseWriter, r *http.Request, principal string, m Message) *Refusal {
+	if m.Method == "initialize" && m.Kind() == KindRequest && len(r.Header[headerSession]) == 0 {
+		return h.serveInitialize(w, principal, m)
+	}
+	s, no := h.session(r, principal)
+	if no != nil {
+		return h.withoutSession(w, r, m, no)
+	}
+	defer s.leave()
+	switch m.Kind() {
+	case KindRequest:
+		return h.serveRequests(w, r, s, post{requests: []Message{m}})
+	case KindNotification:
+		if m.Method == "notifications/cancelled" {
+			s.cancelled(m)
+		}
+	}
+	if !s.deliver(m) {
+		return refuse(http.StatusNotFound, codeUnknownSession, "Unknown MCP session")
+	}
+	return accept(w)
+}
+
+// withoutSession answers what can be answered without a session.
+func (h *HTTPHandler) withoutSession(w http.ResponseWriter, r *http.Request, m Message, no *Refusal) *Refusal {
+	if no.Status != http.StatusBadRequest || m.Kind() != KindRequest {
+		return no
+	}
+	if m.Method == "ping" {
+		writeMessage(w, &h.times, http.StatusOK, Message{ID: m.ID})
+		return nil
+	}
+	if h.server.opts.RequireInitialize && len(r.Header[headerSession]) == 0 {
+		no.ID, no.Reason = m.ID, Errorf(CodeNotInitialized, "Server not initialized")
+	}
+	return no
+}
+
+func (h *HTTPHandler) serveInitialize(w http.ResponseWriter, principal string, m Message) *Refusal {
+	s, answer, no := h.newSession(principal, m)
+	if no != nil {
+		no.ID = m.ID
+		return no
+	}
+	if s != nil {
+		defer s.leave()
+		w.Header()[headerSession] = []string{s.id}
+	}
+	writeMessage(w, &h.times, http.StatusOK, answer)
+	return nil
+}
+
+// A post is what came in one POST, sorted.
+type post struct {
+	batch    bool
+	requests []Message
+	others   []Message // notifications and responses
+	invalid  []Message // the replies to what is no message
+}
+
+// serveRequests has the session's Peer answer the requests of a POST.
+func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *httpSession, p post) *Refusal {
+	id := ID{}
+	if !p.batch {
+		id = p.requests[0].ID
+	}
+	principal := s.session.Principal
+	if err := h.limiter.acquire(r.Context(), principal); err != nil {
+		return tooMany(id)
+	}
+	defer h.limiter.release(principal)
+	ex := &exchange{server: h.server, id: id, batch: p.batch, jsonOnly: h.opts.JSONOnly}
+	ex.init(len(p.requests), parseAccept(r.Header["Accept"]))
+	ex.answers = append(ex.answers, p.invalid...)
+	if !s.exchange(ex, p.requests) {
+		no := refuse(http.StatusBadRequest, CodeInvalidRequest, "a request with this id is already being handled")
+		no.ID = id
+		return no
+	}
+	reader := ex.begin()
+	for _, m := range p.others {
+		s.deliver(m)
+	}
+	for _, m := range p.requests {
+		if !s.deliver(m) {
+			break // the end of the session has answered them
+		}
+	}
+	h.respond(w, r, ex, reader)
+	return nil
+}
+
+// serveBatch answers an array of messages, which only revision 2025-03-26 has,
+// or a server that allows it.
+func (h *HTTPHandler) serveBatch(w http.ResponseWriter, r *http.Request, principal, version string, body []byte) *Refusal {
+	if EraOf(version) == Modern && h.server.modern {
+		return refuse(http.StatusBadRequest, CodeInvalidRequest, "this protocol revision has no batches")
+	}
+	s, no := h.session(r, principal)
+	if no != nil {
+		return no
+	}
+	defer s.leave()
+	limit := h.server.batchLimit(s.session.Version)
+	if limit == 0 {
+		return refuse(http.StatusBadRequest, CodeInvalidRequest, "this protocol revision has no batches")
+	}
+	messages, errs, err := ParseBatch(body, Limits{Size: h.opts.MaxBody}, limit)
+	if err != nil {
+		return badMessage(err)
+	}
+	p := post{batch: true}
+	for i, m := range messages {
+		switch {
+		case errs[i] != nil:
+			p.invalid = append(p.invalid, errs[i].(*ParseError).Reply())
+		case m.Kind() == KindRequest:
+			p.requests = append(p.requests, m)
+		default:
+			p.others = append(p.others, m)
+		}
+	}
+	if len(p.requests) == 0 && len(p.invalid) == 0 {
+		for _, m := range p.others {
+			s.deliver(m)
+		}
+		return accept(w)
+	}
+	return h.serveRequests(w, r, s, p)
+}
+
+// notify hands a notification to the handler.
+func (h *HTTPHandler) notify(ctx context.Context, n *Notification) {
+	defer func() {
+		if v := recover(); v != nil {
+			h.server.log.Error("notification handler panicked", "method", n.Method, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	h.server.opts.Handler.HandleNotification(ctx, n)
+}

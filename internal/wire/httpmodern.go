@@ -1,0 +1,153 @@
+package wire
+
+import (
+	"context"
+	"net/http"
+)
+
+// serveModern answers a message of the modern era: nothing is known of its
+// sender but what it says itself.
+func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, principal string, m Message, meta []byte) *Refusal {
+	j := &modernRequest{job: job{server: h.server}}
+	j.own.Principal, j.own.owner = principal, httpOwner(principal)
+	switch m.Kind() {
+	case KindResponse:
+		return refuse(http.StatusBadRequest, CodeInvalidRequest, "a client of this protocol revision sends no responses")
+	case KindNotification:
+		// Closing the response is how a request is cancelled; no other
+		// notification is defined.
+		j.own.Era, j.own.Version, j.own.server = Modern, Version20260728, h.server
+		h.notify(r.Context(), &Notification{Method: m.Method, Params: m.Params, Link: &j.own, Session: &j.own})
+		return accept(w)
+	}
+	if err := checkMirror(r.Header, m.Method, m.Params); err != nil {
+		return mismatch(m.ID, err)
+	}
+	answer, done, refused := h.server.modernGate(&j.own, m.Method, meta)
+	if refused == nil && !done && m.Method == "tools/call" && h.server.opts.ParamHeaders != nil {
+		tool, _ := StringMember(m.Params, "name")
+		arguments, _ := Member(m.Params, "arguments")
+		if err := h.server.opts.ParamHeaders(&j.own, tool).Check(r.Header, arguments); err != nil {
+			return mismatch(m.ID, err)
+		}
+	}
+	switch {
+	case refused != nil:
+		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+	case done:
+		writeMessage(w, &h.times, http.StatusOK, Message{ID: m.ID, Result: answer})
+		return nil
+	case m.Method == "subscriptions/listen":
+		return h.serveListen(w, r, &j.own, m)
+	default:
+		return h.serveJob(w, r, j, m)
+	}
+}
+
+func mismatch(id ID, err error) *Refusal {
+	no := refuse(http.StatusBadRequest, CodeHeaderMismatch, "Header mismatch: "+err.Error())
+	no.ID = id
+	return no
+}
+
+// accept is the answer to what is not a request.
+func accept(w http.ResponseWriter) *Refusal {
+	setFixedHeaders(w.Header())
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// A modernRequest is a job with the exchange that first answers it, in one
+// piece of memory.
+type modernRequest struct {
+	job
+	first exchange
+}
+
+// serveJob runs a request, or goes on with one that was parked.
+func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *modernRequest, m Message) *Refusal {
+	principal := req.own.Principal
+	if err := h.limiter.acquire(r.Context(), principal); err != nil {
+		return tooMany(m.ID)
+	}
+	defer h.limiter.release(principal)
+	parked, refused := h.server.unpark(&req.own, m)
+	if refused != nil {
+		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+	}
+	ex, j := &req.first, &req.job
+	if parked != nil {
+		j = parked
+	}
+	ex.server, ex.job, ex.method, ex.id, ex.jsonOnly = h.server, j, m.Method, m.ID, h.opts.JSONOnly
+	ex.init(1, parseAccept(r.Header["Accept"]))
+	reader := ex.begin()
+	if parked == nil {
+		if !h.server.enter() {
+			return shuttingDown(m.ID)
+		}
+		j.begin(h.server.ctx, m)
+		j.heardBy(ex, ex.wake)
+		go j.run()
+	} else {
+		j.heardBy(ex, ex.wake)
+	}
+	h.respond(w, r, ex, reader)
+	return nil
+}
+
+func tooMany(id ID) *Refusal {
+	no := overloaded()
+	no.ID = id
+	return no
+}
+
+func shuttingDown(id ID) *Refusal {
+	return &Refusal{
+		Status: http.StatusServiceUnavailable,
+		Header: http.Header{"Retry-After": {"1"}, "Connection": {"close"}},
+		ID:     id,
+		Reason: errShuttingDown(),
+	}
+}
+
+// serveListen keeps a subscription: a stream that ends with the result.
+func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *Session, m Message) *Refusal {
+	if h.opts.JSONOnly || !parseAccept(r.Header["Accept"]).stream {
+		return notAcceptable("text/event-stream")
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	st := newOutStream()
+	reader := st.attach()
+	send := func(m Message) error { return st.push(ctx, m, false) }
+	l := newListener(sess, m.ID, send)
+	if refused := h.server.listen(ctx, l, m.Params); refused != nil {
+		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+	}
+	defer h.server.unlisten(l)
+	send(l.acknowledgement()) // it is the first, so there is room
+	l.acknowledged()
+	h.pump(w, r, st, reader, l.end, func() { st.end(Message{ID: m.ID, Result: l.result(h.server)}) })
+	return nil
+}
+
+// pump serves a response that is nothing but a stream, until the stream ends or
+// the client has gone. When end is closed it calls finish, which ends the stream.
+func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream, reader int, end <-chan struct{}, finish func()) {
+	out := eventWriter{w: w, times: &h.times}
+	defer out.stop()
+	defer st.detach(reader)
+	for out.pump(st, reader) == streamWaits {
+		select {
+		case <-st.wake:
+		case <-out.quiet():
+			out.comment()
+		case <-end:
+			finish()
+			end = nil
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

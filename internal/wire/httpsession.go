@@ -1,0 +1,390 @@
+package wire
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// An httpSession makes a connection of a legacy HTTP session: a Conn whose
+// messages come in by POST and go out on the responses to them, or on the GET
+// stream if they belong to no request. So a Peer can do what it does for every
+// other connection.
+type httpSession struct {
+	table   *sessionTable
+	id      string
+	owner   string
+	created time.Time
+	client  *client
+	session *Session
+	inbox   chan Message
+
+	closed chan struct{}
+	once   sync.Once
+
+	standalone *outStream // the GET stream, number 0
+
+	mu        sync.Mutex
+	exchanges map[ID]*exchange // not yet answered, by request
+	streams   []*outStream     // of exchanges that became one, oldest first
+	numbers   uint64
+	busy      int // HTTP requests under way
+	used      time.Time
+	timer     *time.Timer
+}
+
+// What a session keeps of streams that have ended, for clients that come back.
+const (
+	maxEndedStreams = 16
+	maxEndedBytes   = 256 << 10
+)
+
+// Read implements Conn.
+func (s *httpSession) Read() (Message, error) {
+	select {
+	case m := <-s.inbox:
+		return m, nil
+	case <-s.closed:
+		return Message{}, ErrClosed
+	}
+}
+
+// deliver hands a message of the client to the Peer. It reports false if the
+// session has ended.
+func (s *httpSession) deliver(m Message) bool {
+	select {
+	case s.inbox <- m:
+		return true
+	case <-s.closed:
+		return false
+	}
+}
+
+// Write implements Conn.
+func (s *httpSession) Write(ctx context.Context, m Message) error {
+	if m.Kind() == KindResponse {
+		if ex := s.takeExchange(m.ID); ex != nil {
+			_, streams := ex.state()
+			ex.finish(m)
+			if streams {
+				s.keep(&ex.outStream)
+			}
+		}
+		return nil // if nobody waits for it any more, that is all right
+	}
+	id, ok := requestOf(ctx)
+	if !ok {
+		return s.standalone.push(ctx, m, false)
+	}
+	s.mu.Lock()
+	ex := s.exchanges[id.canonical()]
+	s.mu.Unlock()
+	switch {
+	case ex == nil:
+		return errGone
+	case !ex.jsonOnly:
+		s.keep(&ex.outStream)
+		return ex.push(ctx, m, true)
+	case m.Kind() == KindRequest:
+		return errors.New("this client cannot be asked: it takes no event stream")
+	default:
+		return nil // it cannot be told either, but that is borne
+	}
+}
+
+// Close implements Conn.
+func (s *httpSession) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		s.table.remove(s)
+		s.standalone.end(Message{})
+		s.mu.Lock()
+		open := s.exchanges
+		s.exchanges = nil
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+		s.mu.Unlock()
+		for id, ex := range open {
+			ex.finish(Message{ID: id, Error: Errorf(CodeInternal, "the session has ended")})
+		}
+	})
+	return nil
+}
+
+// exchange begins the response to a POST with these requests. It reports false
+// if one of the ids is in use, or the session has ended.
+func (s *httpSession) exchange(ex *exchange, requests []Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.exchanges == nil {
+		return false
+	}
+	for i, m := range requests {
+		id := m.ID.canonical()
+		if s.exchanges[id] != nil {
+			for _, earlier := range requests[:i] {
+				delete(s.exchanges, earlier.ID.canonical())
+			}
+			return false
+		}
+		s.exchanges[id] = ex
+	}
+	s.numbers++
+	ex.session, ex.number = s, s.numbers
+	ex.resumable = true
+	ex.prime = s.session.Version >= Version20251125
+	return true
+}
+
+func (s *httpSession) takeExchange(id ID) *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id = id.canonical()
+	ex := s.exchanges[id]
+	delete(s.exchanges, id)
+	return ex
+}
+
+// cancelled ends the response to a request that its client has cancelled: it
+// gets no answer.
+func (s *httpSession) cancelled(m Message) {
+	raw, ok := Member(m.Params, "requestId")
+	if !ok || !isID(raw) {
+		return
+	}
+	if ex := s.takeExchange(parseID(raw)); ex != nil {
+		ex.cancelled()
+	}
+}
+
+// abandon cancels the requests of an exchange that nobody waits for.
+func (s *httpSession) abandon(ex *exchange) {
+	s.mu.Lock()
+	var ids []ID
+	for id, other := range s.exchanges {
+		if other == ex {
+			ids = append(ids, id)
+			delete(s.exchanges, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range ids {
+		params := append([]byte(`{"requestId":`), id.AppendTo(nil)...)
+		s.deliver(Message{Method: "notifications/cancelled", Params: append(params, '}')})
+	}
+}
+
+// keep remembers a stream for a client that comes back to it, and forgets the
+// oldest that have ended when there are too many.
+func (s *httpSession) keep(st *outStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.streams, st) {
+		s.streams = append(s.streams, st)
+	}
+	ended, size := 0, 0
+	for i, st := range slices.Backward(s.streams) {
+		if bytes, done := st.remains(); done {
+			ended++
+			size += bytes
+			if ended > maxEndedStreams || ended > 1 && size > maxEndedBytes {
+				s.streams = slices.Delete(s.streams, i, i+1)
+			}
+		}
+	}
+}
+
+// askBack makes the client of a request come back for the answer.
+func (s *httpSession) askBack(id ID, after time.Duration) bool {
+	s.mu.Lock()
+	ex := s.exchanges[id.canonical()]
+	s.mu.Unlock()
+	if ex == nil || ex.jsonOnly {
+		return false
+	}
+	s.keep(&ex.outStream)
+	return ex.askBack(after)
+}
+
+// streamOf finds the stream that a Last-Event-ID names.
+func (s *httpSession) streamOf(number uint64) *outStream {
+	if number == 0 {
+		return s.standalone
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.streams {
+		if st.number == number {
+			return st
+		}
+	}
+	return nil
+}
+
+// enter marks the session as in use by an HTTP request, which must leave it.
+func (s *httpSession) enter() {
+	s.mu.Lock()
+	s.busy++
+	s.mu.Unlock()
+}
+
+func (s *httpSession) leave() {
+	s.mu.Lock()
+	s.busy--
+	s.used = time.Now()
+	s.mu.Unlock()
+}
+
+// idleSince reports since when nothing happens in the session, and false if
+// something does.
+func (s *httpSession) idleSince() (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used, s.busy == 0 && len(s.exchanges) == 0
+}
+
+// expire ends the session if its time is over, and else comes back when it may
+// be.
+func (s *httpSession) expire(times *httpTimes) {
+	now := time.Now()
+	end := s.created.Add(times.lifetime)
+	if used, idle := s.idleSince(); !idle {
+		end = minTime(end, now.Add(times.idle))
+	} else {
+		end = minTime(end, used.Add(times.idle))
+	}
+	if !now.Before(end) {
+		s.session.life.end(errors.New("the session has expired"))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer.Reset(end.Sub(now))
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// A sessionTable holds the legacy sessions, by owner and id, so that nobody
+// finds the sessions of another.
+type sessionTable struct {
+	total, own int // limits
+
+	mu     sync.Mutex
+	all    map[sessionKey]*httpSession
+	owners map[string]int
+}
+
+type sessionKey struct{ owner, id string }
+
+func newSessionTable(total, own int) *sessionTable {
+	return &sessionTable{total: total, own: own, all: map[sessionKey]*httpSession{}, owners: map[string]int{}}
+}
+
+// find returns the session and marks it as in use.
+func (t *sessionTable) find(owner, id string) *httpSession {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.all[sessionKey{owner, id}]
+	if s != nil {
+		s.enter()
+	}
+	return s
+}
+
+// add makes room for a session, if need be by ending the one that has been idle
+// for the longest time, and reports false if all are busy.
+func (t *sessionTable) add(s *httpSession) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.all) >= t.total || t.owners[s.owner] >= t.own {
+		victim := t.longestIdle(s.owner, t.owners[s.owner] >= t.own)
+		if victim == nil {
+			return false
+		}
+		t.forget(victim)
+		victim.session.life.end(errors.New("the session has made room for another"))
+	}
+	t.all[sessionKey{s.owner, s.id}] = s
+	t.owners[s.owner]++
+	return true
+}
+
+func (t *sessionTable) longestIdle(owner string, onlyOwn bool) *httpSession {
+	var victim *httpSession
+	var since time.Time
+	for _, s := range t.all {
+		if onlyOwn && s.owner != owner {
+			continue
+		}
+		if used, idle := s.idleSince(); idle && (victim == nil || used.Before(since)) {
+			victim, since = s, used
+		}
+	}
+	return victim
+}
+
+func (t *sessionTable) remove(s *httpSession) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forget(s)
+}
+
+func (t *sessionTable) forget(s *httpSession) {
+	key := sessionKey{s.owner, s.id}
+	if t.all[key] != s {
+		return
+	}
+	delete(t.all, key)
+	if t.owners[s.owner]--; t.owners[s.owner] == 0 {
+		delete(t.owners, s.owner)
+	}
+}
+
+// newSession opens a legacy session for an initialize. The session is in use by
+// the request.
+func (h *HTTPHandler) newSession(principal string, m Message) (*httpSession, Message, *Refusal) {
+	now := time.Now()
+	s := &httpSession{
+		table:      h.sessions,
+		id:         rand.Text(), // 130 bits
+		owner:      httpOwner(principal),
+		created:    now,
+		used:       now,
+		busy:       1,
+		inbox:      make(chan Message, 8),
+		closed:     make(chan struct{}),
+		standalone: newOutStream(),
+		exchanges:  map[ID]*exchange{},
+	}
+	s.standalone.resumable = true
+	s.client = &client{server: h.server, owner: s.owner, principal: principal, id: s.id, standalone: s.standalone}
+	s.client.start(s)
+	answer := Message{ID: m.ID}
+	answer.Result, answer.Error = s.client.initialize(m.Params)
+	if answer.Error != nil {
+		s.client.peer.Close()
+		return nil, answer, nil
+	}
+	s.session = s.client.legacy
+	s.standalone.prime = s.session.Version >= Version20251125
+	if !h.sessions.add(s) {
+		s.session.Close()
+		return nil, answer, refuse(http.StatusServiceUnavailable, CodeOverloaded, "Too many sessions").retryAfter(time.Minute)
+	}
+	s.mu.Lock()
+	s.timer = time.AfterFunc(min(h.times.idle, h.times.lifetime), func() { s.expire(&h.times) })
+	s.mu.Unlock()
+	return s, answer, nil
+}
+
+func httpOwner(principal string) string { return "http:" + principal }

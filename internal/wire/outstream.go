@@ -1,0 +1,298 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxUnsent is how many bytes may wait in a stream for its reader. One event
+// that is larger still passes, alone.
+const maxUnsent = 256 << 10
+
+var (
+	errStalled = errors.New("the client does not read its stream")
+	errGone    = errors.New("the client has gone")
+)
+
+// An outStream is what is on its way to a client over an HTTP response: what a call
+// sends before its answer and the answer, what a legacy session sends on its
+// own account, or what a subscription delivers. Whoever sends pushes events,
+// and the goroutine that serves the response, the reader, takes them.
+//
+// A resumable stream (legacy era) numbers its events and keeps those already
+// taken, as far as its session has room, for a client that comes back with
+// Last-Event-ID after it lost the connection.
+type outStream struct {
+	wake chan struct{} // capacity 1: there is something for the reader to look at
+
+	resumable bool
+	prime     bool   // open with an empty event, so that the client has an id from the start
+	number    uint64 // within its session
+
+	mu     sync.Mutex
+	events [][]byte // framed; those before taken are kept for a client that comes back
+	taken  int
+	first  uint64        // number of events[0]
+	unsent int           // bytes in events[taken:]
+	kept   int           // bytes in events
+	opened bool          // it will be a stream, even if nothing is in it yet
+	ended  bool          // nothing more will come
+	lost   bool          // something did not fit: only a new stream helps
+	reader int           // the present reader; 0 if there is none
+	last   int           // the last reader there was
+	hangUp time.Duration // > 0: the reader shall ask the client to come back
+	room   chan struct{} // closed when a reader has taken or gone; nil if nobody waits
+}
+
+func newOutStream() *outStream { return &outStream{wake: make(chan struct{}, 1)} }
+
+// push adds a message. If the reader is behind by more than maxUnsent, push
+// waits for it when wait is true, and otherwise gives the stream up.
+func (st *outStream) push(ctx context.Context, m Message, wait bool) error {
+	for {
+		st.mu.Lock()
+		switch {
+		case st.ended || st.lost:
+			st.mu.Unlock()
+			return errGone
+		case st.reader == 0 && st.last > 0 && !st.resumable:
+			st.mu.Unlock()
+			return errGone
+		case st.unsent == 0 || st.unsent+m.size() <= maxUnsent || st.resumable && st.reader == 0:
+			st.add(m)
+			st.mu.Unlock()
+			signal(st.wake)
+			return nil
+		case !wait && st.resumable:
+			st.reader = 0 // it may come back for what it missed
+			st.makeRoom()
+			st.mu.Unlock()
+			signal(st.wake)
+			continue
+		case !wait:
+			st.lost = true
+			st.mu.Unlock()
+			signal(st.wake)
+			return errStalled
+		}
+		if st.room == nil {
+			st.room = make(chan struct{})
+		}
+		room := st.room
+		st.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// end adds the last message, if it is not zero, and ends the stream. A stream
+// that has ended stays as it is.
+func (st *outStream) end(m Message) {
+	st.mu.Lock()
+	if !st.ended {
+		if m.Method != "" || !m.ID.IsZero() {
+			st.add(m)
+		}
+		st.ended = true
+	}
+	st.mu.Unlock()
+	signal(st.wake)
+}
+
+// add frames a message and puts it in the queue. Under mu.
+func (st *outStream) add(m Message) {
+	if !st.opened {
+		st.open()
+	}
+	st.addEvent(m.AppendTo, m.size())
+	// With nobody there to take them, the oldest make room for the newest.
+	for st.reader == 0 && st.unsent > maxUnsent && st.taken < len(st.events)-1 {
+		st.unsent -= len(st.events[st.taken])
+		st.taken++
+	}
+	st.forget(maxUnsent)
+}
+
+// start makes the stream one before there is anything in it.
+func (st *outStream) start() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.opened {
+		st.open()
+	}
+}
+
+// open makes the stream one, with its first event where the revision wants it.
+func (st *outStream) open() {
+	st.opened = true
+	if st.prime {
+		st.addEvent(nil, 0)
+	}
+}
+
+func (st *outStream) addEvent(data func([]byte) []byte, size int) {
+	event := make([]byte, 0, size+48)
+	if st.resumable {
+		event = append(event, "id: "...)
+		event = strconv.AppendUint(event, st.number, 10)
+		event = append(event, '-')
+		event = strconv.AppendUint(event, st.first+uint64(len(st.events)), 10)
+		event = append(event, '\n')
+	}
+	event = append(event, "data: "...)
+	start := len(event)
+	if data != nil {
+		event = data(event)
+	}
+	oneLine(event[start:]) // a line break would end the event
+	event = append(event, "\n\n"...)
+	st.events = append(st.events, event)
+	st.unsent += len(event)
+	st.kept += len(event)
+}
+
+// forget drops events that were taken until at most limit bytes are kept. Under mu.
+func (st *outStream) forget(limit int) {
+	n := 0
+	for n < st.taken && (!st.resumable || st.kept > limit) {
+		st.kept -= len(st.events[n])
+		n++
+	}
+	if n > 0 {
+		rest := copy(st.events, st.events[n:])
+		clear(st.events[rest:])
+		st.events = st.events[:rest]
+		st.taken -= n
+		st.first += uint64(n)
+	}
+}
+
+// attach makes the caller the reader, in place of another if there is one.
+func (st *outStream) attach() (reader int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.newReader()
+}
+
+func (st *outStream) newReader() int {
+	st.last++
+	st.reader = st.last
+	st.hangUp = 0
+	signal(st.wake) // the one before must notice
+	return st.reader
+}
+
+// resume attaches a reader that has seen the events up to and with number seen.
+// Those that are no longer kept are lost to it.
+func (st *outStream) resume(seen uint64) (reader int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	next := min(max(seen+1, st.first), st.first+uint64(len(st.events)))
+	st.taken = int(next - st.first)
+	st.unsent = 0
+	for _, e := range st.events[st.taken:] {
+		st.unsent += len(e)
+	}
+	return st.newReader()
+}
+
+// detach is for a reader that stops. It reports whether it was the reader still.
+func (st *outStream) detach(reader int) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.reader != reader {
+		return false
+	}
+	st.reader = 0
+	st.makeRoom()
+	return true
+}
+
+func (st *outStream) makeRoom() {
+	if st.room != nil {
+		close(st.room)
+		st.room = nil
+	}
+}
+
+// What a reader finds.
+type streamState uint8
+
+const (
+	streamWaits    streamState = iota // nothing for now
+	streamEnded                       // what was taken is the last of it
+	streamLost                        // it must break off
+	streamReplaced                    // another reader is there
+	streamHangsUp                     // the client shall come back later
+)
+
+// take appends to batch the events that the reader has not seen.
+func (st *outStream) take(reader int, batch [][]byte) ([][]byte, streamState, time.Duration) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.reader != reader:
+		return batch, streamReplaced, 0
+	case st.lost:
+		return batch, streamLost, 0
+	}
+	batch = append(batch, st.events[st.taken:]...)
+	st.taken, st.unsent = len(st.events), 0
+	st.forget(maxUnsent)
+	st.makeRoom()
+	switch {
+	case st.ended:
+		return batch, streamEnded, 0
+	case st.hangUp > 0:
+		return batch, streamHangsUp, st.hangUp
+	}
+	return batch, streamWaits, 0
+}
+
+// askBack makes the reader end its response and ask the client to come back for
+// the rest. It reports false where that cannot be.
+func (st *outStream) askBack(after time.Duration) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.prime || st.reader == 0 || st.ended {
+		return false
+	}
+	if !st.opened {
+		st.open()
+	}
+	st.hangUp = max(after, time.Millisecond)
+	signal(st.wake)
+	return true
+}
+
+// remains says how many bytes of a stream that has ended are kept.
+func (st *outStream) remains() (bytes int, ended bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.kept, st.ended
+}
+
+// attached reports whether there is a reader.
+func (st *outStream) attached() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.reader != 0
+}
+
+// parseEventID reads what addEvent wrote.
+func parseEventID(id string) (stream, event uint64, ok bool) {
+	s, e, ok := strings.Cut(id, "-")
+	if !ok {
+		return 0, 0, false
+	}
+	stream, err1 := strconv.ParseUint(s, 10, 64)
+	event, err2 := strconv.ParseUint(e, 10, 64)
+	return stream, event, err1 == nil && err2 == nil
+}
