@@ -33,6 +33,7 @@ type StreamConn struct {
 	out     []byte        // whole lines, waiting to be written
 	queued  int           // how many
 	spare   []byte        // the other buffer
+	large   sync.Pool     // *[]byte, buffers that are too large to be the spare
 	wake    sync.Cond     // there is something in out, or err is set
 	room    chan struct{} // closed and replaced when there is room in out
 	waiting int           // for room
@@ -59,7 +60,7 @@ const (
 	maxQueuedBytes = 8 << 20
 )
 
-// keptBuffer is how much of an output buffer outlives the message it was for.
+// keptBuffer is the size up to which an idle conn keeps a buffer for output.
 const keptBuffer = 64 << 10
 
 // flushTime is how long Close waits for output that is on its way.
@@ -197,12 +198,34 @@ func (c *StreamConn) Write(ctx context.Context, m Message) error {
 		return c.err
 	}
 	start := len(c.out)
-	c.out = m.AppendTo(slices.Grow(c.out, size))
+	c.out = m.AppendTo(c.grown(size))
 	oneLine(c.out[start:])
 	c.out = append(c.out, '\n')
 	c.queued++
 	c.wake.Signal()
 	return nil
+}
+
+// grown returns c.out with room for size more bytes; c.mu is held.
+func (c *StreamConn) grown(size int) []byte {
+	if need := len(c.out) + size; need > keptBuffer && need > cap(c.out) {
+		if large, ok := c.large.Get().(*[]byte); ok && cap(*large) >= need {
+			return append((*large)[:0], c.out...)
+		}
+	}
+	return slices.Grow(c.out, size)
+}
+
+// keep makes a buffer that was written available again.
+func (c *StreamConn) keep(buf []byte) {
+	if cap(buf) > keptBuffer {
+		large := buf // so that only these cost an allocation
+		c.large.Put(&large)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spare = buf[:0]
 }
 
 // awaitRoom waits without c.mu, which is held before and after.
@@ -247,11 +270,7 @@ func (c *StreamConn) write() {
 			c.stopReading()
 			return
 		}
-		if cap(lines) <= keptBuffer {
-			c.mu.Lock()
-			c.spare = lines[:0]
-			c.mu.Unlock()
-		}
+		c.keep(lines)
 	}
 }
 
