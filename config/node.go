@@ -127,22 +127,29 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 // ParseJSON parses JSON with comments and trailing commas. A byte order mark is
 // skipped. An error is a *SyntaxError.
 func ParseJSON(data []byte) (Node, error) {
-	data = bytes.TrimPrefix(data, utf8BOM)
+	v, lines, err := parseValue(bytes.TrimPrefix(data, utf8BOM))
+	if err != nil {
+		return Node{}, err
+	}
+	return lines.node(v), nil
+}
+
+func parseValue(data []byte) (hujson.Value, lineIndex, error) {
 	lines := newLineIndex(data)
 	if off, ok := tooDeep(data); ok {
-		return Node{}, lines.errorAt(off, fmt.Sprintf("nested more than %d levels deep", MaxDepth))
+		return hujson.Value{}, nil, lines.errorAt(off, fmt.Sprintf("nested more than %d levels deep", MaxDepth))
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return Node{}, &SyntaxError{1, 1, "the file is empty; expected a JSON object"}
+		return hujson.Value{}, nil, &SyntaxError{1, 1, "the file is empty; expected a JSON object"}
 	}
 	if !utf8.Valid(data) {
-		return Node{}, lines.errorAt(invalidUTF8(data), "not valid UTF-8")
+		return hujson.Value{}, nil, lines.errorAt(invalidUTF8(data), "not valid UTF-8")
 	}
 	v, err := hujson.Parse(data)
 	if err != nil {
-		return Node{}, fromHujson(err)
+		return hujson.Value{}, nil, fromHujson(err)
 	}
-	return lines.node(v), nil
+	return v, lines, nil
 }
 
 // fromHujson turns hujson's "hujson: line L, column C: text" into a SyntaxError.
@@ -155,6 +162,9 @@ func fromHujson(err error) error {
 	}
 	if cause := errors.Unwrap(err); cause != nil && text == "" {
 		s.Message = cause.Error()
+	}
+	if what, _, ok := strings.Cut(s.Message, "invalid literal: "); ok {
+		s.Message = what + "invalid literal" // its text may be a secret
 	}
 	return s
 }
