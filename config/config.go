@@ -14,7 +14,7 @@
 //	Validate      the rules of a server, in the seeds' words  validate.go
 //	Merge         entries of all sources → what is in force   merge.go
 //	Expand        ${VAR} and the like, after trust            expand.go
-//	Edit          a change to a file's bytes, and no other    edit.go
+//	SetMember     a change to a file's bytes, and no other    edit.go
 package config
 
 import "strconv"

@@ -103,6 +103,9 @@ func DecodeOAuth(f *Fields) *OAuth {
 		Scopes:                scopes(f, "scopes", "scope"),
 		Resource:              f.String("resource"),
 	}
+	if b := f.Bool("disabled"); b != nil {
+		o.Disabled = *b
+	}
 	if f.Has("prompt") {
 		prompt := f.String("prompt")
 		o.Prompt = &prompt

@@ -61,6 +61,8 @@ func TestEditKeepsBytesAroundTheDocument(t *testing.T) {
 		{bom + "{}", bom + "{\n  \"a\": {\n    \"b\": 1\n  }\n}"},
 		{"{}\n\n", "{\n  \"a\": {\n    \"b\": 1\n  }\n}\n\n"},
 		{"{\r\n\t\"x\": 0 // c\r\n}\r\n", "{\r\n\t\"x\": 0, // c\r\n\t\"a\": {\r\n\t\t\"b\": 1\r\n\t}\r\n}\r\n"},
+		{"{ /* c */ }", "{ /* c */\n  \"a\": {\n    \"b\": 1\n  }\n}"},
+		{"{\n  /* c */ }", "{\n  \"a\": {\n    \"b\": 1\n  }\n  /* c */\n}"},
 		{"// top\n{\"x\":0}// end\n", "// top\n{\"x\":0,\"a\":{\"b\":1}}// end\n"},
 		{`{"a":null}`, `{"a":{"b":1}}`},
 		{`{ "a" : { } }`, `{ "a" : {"b": 1} }`},
