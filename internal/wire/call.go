@@ -33,10 +33,6 @@ func (e *TimeoutError) Timeout() bool { return true }
 
 const defaultMaxTimeout = 10 * time.Minute
 
-// maxProgress is how many progress notifications wait for a slow receiver. As
-// progress only grows, it is the oldest that are dropped then.
-const maxProgress = 256
-
 // A call is one outgoing request. It belongs to the goroutine in Peer.Call,
 // except for what Peer.mu guards. Whoever takes it out of Peer.calls has the
 // duty to put something into answer, or is its owner.
@@ -49,12 +45,9 @@ type call struct {
 	end   time.Time   // of MaxTimeout; zero if there is no limit
 	timer *time.Timer // nil until a call needed one
 
-	// token is the caller's own progress token. On the wire it is replaced by
-	// the id, so that the tokens of two callers cannot collide.
-	token json.RawMessage
-
 	// Guarded by Peer.mu.
 	place    *list.Element     // in Peer.queue; nil once it has left it
+	token    json.RawMessage   // the caller's own progress token, if it had one
 	progress []json.RawMessage // received, not yet handed over
 }
 
@@ -206,7 +199,7 @@ func (p *Peer) take(k *call) bool {
 
 // exchange sends the request and waits for what becomes of it.
 func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
-	request := Message{ID: NumberID(k.id), Method: k.Method, Params: p.withToken(k)}
+	request := Message{ID: NumberID(k.id), Method: k.Method, Params: p.outgoingParams(k)}
 	if err := p.send(ctx, k, request); err != nil {
 		if !p.take(k) {
 			o := <-k.answer // the link has ended: that is the better reason
@@ -311,6 +304,7 @@ func (p *Peer) settle(id ID, o outcome) {
 	}
 	delete(p.calls, n)
 	p.release()
+	p.tasks.add(k, o.result)
 	p.mu.Unlock()
 	k.answer <- o
 }
@@ -326,82 +320,6 @@ func (id ID) integer() (int64, bool) {
 		return 0, false
 	}
 	return int64(f), true
-}
-
-// withToken returns the params with a progress token of our own in the place of
-// the caller's, if there is one or progress is wanted.
-func (p *Peer) withToken(k *call) json.RawMessage {
-	token, ok := Member(k.Params, "_meta", "progressToken")
-	if !ok && k.Progress == nil {
-		return k.Params
-	}
-	params, err := SetMember(k.Params, strconv.AppendInt(nil, k.id, 10), "_meta", "progressToken")
-	if err != nil {
-		return k.Params // _meta is not an object: the other side may say so
-	}
-	k.token = token
-	return params
-}
-
-// progressed passes a progress notification to its call. It reports false if
-// the token is none of ours.
-func (p *Peer) progressed(params json.RawMessage) bool {
-	token, _ := Member(params, "progressToken")
-	if len(token) == 0 || !isID(token) {
-		return false
-	}
-	n, ok := parseID(token).integer()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !ok || n <= 0 || n > p.lastID {
-		return false
-	}
-	k := p.calls[n]
-	if k == nil {
-		p.stats.LateAnswers++
-		return true
-	}
-	if k.Progress == nil {
-		p.note(&Notification{Method: "notifications/progress", Params: k.withOwnToken(params), Link: p, Tag: k.Tag})
-	} else {
-		if len(k.progress) == maxProgress {
-			k.progress = append(k.progress[:0], k.progress[1:]...)
-			p.stats.Dropped++
-		}
-		k.progress = append(k.progress, params)
-	}
-	select {
-	case k.signal <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// handOver calls Progress with what has come.
-func (p *Peer) handOver(k *call) {
-	if k.Progress == nil {
-		return
-	}
-	p.mu.Lock()
-	progress := k.progress
-	k.progress = nil
-	p.mu.Unlock()
-	for _, params := range progress {
-		k.Progress(k.withOwnToken(params))
-	}
-}
-
-// withOwnToken puts the caller's token back into the params of a progress
-// notification.
-func (k *call) withOwnToken(params json.RawMessage) json.RawMessage {
-	if k.token == nil {
-		return params
-	}
-	own, err := SetMember(params, k.token, "progressToken")
-	if err != nil {
-		return params
-	}
-	return own
 }
 
 // start begins to measure the time of the call.

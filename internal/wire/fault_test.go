@@ -72,13 +72,14 @@ func TestFaultNoiseOverTime(t *testing.T) {
 	})
 }
 
-// Row 9, by our own decision: a line of 100 MB is thrown away in bounded memory
-// and the session goes on.
+// Row 9, by our own decision: a line of 100 MB is thrown away in bounded memory,
+// the call it answers fails, and the session goes on.
 func TestFaultHugeLine(t *testing.T) {
 	var garbage *Garbage
 	p, other := onStream(t, nil, &PeerOptions{OnGarbage: func(g *Garbage) { garbage = g }}, &StreamOptions{MaxMessage: 8 << 20})
-	go io.Copy(io.Discard, other.r)
+	sent := newLineReader(other.r, 1000)
 	call := background(t.Context(), p, Call{Method: "m"})
+	sent.next()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	io.WriteString(other, `{"jsonrpc":"2.0","id":1,"result":"`)
@@ -88,7 +89,13 @@ func TestFaultHugeLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	io.WriteString(other, "\"}\n"+`{"jsonrpc":"2.0","id":1,"result":"small"}`+"\n")
+	io.WriteString(other, "\"}\n")
+	if o := <-call; !errors.Is(o.err, ErrTooLong) {
+		t.Errorf("%.100s, %v", o.result, o.err)
+	}
+	call = background(t.Context(), p, Call{Method: "m"})
+	sent.next()
+	io.WriteString(other, `{"jsonrpc":"2.0","id":2,"result":"small"}`+"\n")
 	if o := <-call; string(o.result) != `"small"` {
 		t.Errorf("%.100s, %v", o.result, o.err)
 	}

@@ -37,6 +37,9 @@ func (p *Peer) accept(m Message) *Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case p.draining:
+		p.stats.Refused++
+		return Errorf(CodeOverloaded, "shutting down")
 	case p.requests[key] != nil:
 		p.stats.Refused++
 		return Errorf(CodeInvalidRequest, "a request with this id is already being handled")

@@ -53,7 +53,7 @@ func (m Message) AppendTo(dst []byte) []byte {
 		case m.Error != nil:
 			dst = append(dst, `,"error":`...)
 			dst = m.Error.AppendTo(dst)
-		case m.Result == nil:
+		case len(m.Result) == 0:
 			dst = append(dst, `,"result":{}`...)
 		default:
 			dst = append(dst, `,"result":`...)
@@ -67,7 +67,7 @@ func (m Message) AppendTo(dst []byte) []byte {
 	}
 	dst = append(dst, `,"method":`...)
 	dst = AppendString(dst, m.Method)
-	if m.Params != nil {
+	if len(m.Params) > 0 {
 		dst = append(dst, `,"params":`...)
 		dst = append(dst, m.Params...)
 	}

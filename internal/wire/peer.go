@@ -37,9 +37,11 @@ type Peer struct {
 	queue    list.List        // of *call, waiting to be sent
 	free     []*call          // for reuse
 	outbox   mailbox[Message] // what must be sent without making anyone wait
+	tasks    taskTokens
 
 	// Incoming requests and notifications.
 	requests map[ID]*incoming
+	draining bool        // no more are accepted
 	running  int         // handlers at work
 	backlog  []*incoming // requests waiting for one
 	flood    limiter
@@ -183,8 +185,12 @@ func (p *Peer) read() error {
 	}
 }
 
-// drain waits until no handler runs, or for as long as they may.
+// drain accepts no more requests and waits until no handler runs, or for as
+// long as they may.
 func (p *Peer) drain() {
+	p.mu.Lock()
+	p.draining = true
+	p.mu.Unlock()
 	idle := make(chan struct{})
 	p.work.Go(func() {
 		p.handlers.Wait()

@@ -180,14 +180,13 @@ func TestTimeout(t *testing.T) {
 func TestProgressRenewsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, other := scripted(t, nil, nil)
-		start := time.Now()
 		for _, c := range []Call{
 			{Method: "busy", Timeout: 30 * time.Second, MaxTimeout: 100 * time.Second, Progress: func(json.RawMessage) {}},
 			{Method: "busy", Timeout: 30 * time.Second, MaxTimeout: 100 * time.Second, Params: json.RawMessage(`{"_meta":{"progressToken":"t"}}`)},
 			{Method: "busy", MaxTimeout: 100 * time.Second},
 			{Method: "busy", Timeout: 100 * time.Second, Progress: func(json.RawMessage) {}},
 		} {
-			start = time.Now()
+			start := time.Now()
 			call := background(t.Context(), p, c)
 			id := other.next().ID
 			for range 6 {
@@ -500,4 +499,64 @@ func TestOtherSideCloses(t *testing.T) {
 	if _, err := p.Call(t.Context(), Call{Method: "m"}); err != p.Err() {
 		t.Error(err)
 	}
+}
+
+// The progress of a task goes on after the call that created it was answered.
+func TestTaskProgress(t *testing.T) {
+	notes := make(chan *Notification, 10)
+	p, other := scripted(t, handlerFuncs{notification: func(_ context.Context, n *Notification) { notes <- n }}, nil)
+	for i := range maxTaskTokens + 1 {
+		call := background(t.Context(), p, Call{Method: "m", Params: json.RawMessage(`{"_meta":{"progressToken":"mine"}}`), Tag: i})
+		id := other.next().ID
+		other.send(`"id":%s,"result":{"task":{"taskId":"t"}}`, id)
+		if o := <-call; o.err != nil {
+			t.Fatal(o.err)
+		}
+	}
+	for id := range 3 {
+		other.send(`"method":"notifications/progress","params":{"progressToken":%d,"progress":1}`, id+1)
+	}
+	for _, tag := range []int{1, 2} { // the first is forgotten
+		if n := <-notes; n.Tag != tag || string(n.Params) != `{"progressToken":"mine","progress":1}` {
+			t.Errorf("%v: %s", n.Tag, n.Params)
+		}
+	}
+	if stats := p.Stats(); stats.LateAnswers != 1 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// FuzzPeer feeds a peer with anything: it must not panic, answer only what was
+// asked, and fail the pending call when the input ends.
+func FuzzPeer(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n"))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{},"error":{}}` + "\n"))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}}` + "\n"))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"m"}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}` + "\n"))
+	f.Add([]byte("noise\n\r\n[]\n{}\n"))
+	f.Fuzz(func(t *testing.T, input []byte) {
+		a, b := streams()
+		p := NewPeer(NewStreamConn(a, a, &StreamOptions{MaxMessage: 1000, MaxBatch: 3}), echo{}, &PeerOptions{ReplyInvalid: true})
+		call := background(t.Context(), p, Call{Method: "m", Progress: func(json.RawMessage) {}})
+		sent := newLineReader(b.r, 1<<20)
+		sent.next()
+		go func() {
+			b.Write(input)
+			b.w.Close()
+		}()
+		for { // whatever it says is a message
+			line, _, err := sent.next()
+			if err != nil {
+				break
+			}
+			if _, err := Parse(line, Limits{}); err != nil {
+				t.Errorf("the peer sent %q: %v", line, err)
+			}
+		}
+		if o := <-call; o.err == nil && Valid(o.result, Limits{}) != nil {
+			t.Errorf("the result is %q", o.result)
+		}
+		p.Close()
+		b.Close()
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 )
 
 // discard is a writer for conns that only read.
@@ -210,4 +211,131 @@ func TestStreamWrite(t *testing.T) {
 	if err := c.Write(context.Background(), Message{Method: "m"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// FuzzLines compares the reader of lines with the obvious way to split a text.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\nbb\n\nccc"), 3, uint16(2))
+	f.Add(bytes.Repeat([]byte("0123456789\n"), 4000), 100, uint16(9))
+	f.Add(append(bytes.Repeat([]byte("x"), lineWindow), "\ny\n"...), 1<<20, uint16(5000))
+	f.Add(append(bytes.Repeat([]byte("x"), 3*lineWindow), "\ny"...), 2*lineWindow, uint16(65535))
+	f.Fuzz(func(t *testing.T, text []byte, limit int, step uint16) {
+		if limit < len(text)/16+1 || limit > 1<<30 {
+			return // a line without end has a test of its own
+		}
+		l := newLineReader(&stepReader{text, int(step) + 1}, limit)
+		want := bytes.Split(text, []byte("\n"))
+		if last := len(want) - 1; len(want[last]) == 0 {
+			want = want[:last]
+		}
+		for _, w := range want {
+			line, size, err := l.next()
+			tooLong := len(w) > limit
+			if tooLong {
+				w = w[:min(len(w), garbageShown)]
+			}
+			if !bytes.Equal(line, w) || (err == ErrTooLong) != tooLong || !tooLong && (err != nil || size != len(w)) {
+				t.Fatalf("got %d bytes of %d, %v; want %d", len(line), size, err, len(w))
+			}
+		}
+		if _, _, err := l.next(); err != io.EOF {
+			t.Errorf("at the end: %v", err)
+		}
+	})
+}
+
+// stepReader returns so many bytes at a time.
+type stepReader struct {
+	text []byte
+	step int
+}
+
+func (r *stepReader) Read(b []byte) (int, error) {
+	if len(r.text) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, r.text[:min(len(r.text), r.step)])
+	r.text = r.text[n:]
+	return n, nil
+}
+
+// A Read that nothing can interrupt, as on a blocking standard input, does not
+// hold up Close.
+func TestStreamUninterruptibleReader(t *testing.T) {
+	release, released := make(chan struct{}), make(chan struct{})
+	c := NewStreamConn(readFunc(func([]byte) (int, error) {
+		<-release
+		close(released)
+		return 0, io.EOF
+	}), discard{}, nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Read()
+		ended <- err
+	}()
+	c.Close()
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	close(release)
+	<-released
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(b []byte) (int, error) { return f(b) }
+
+// Nor does a Write that nothing can interrupt.
+func TestStreamUninterruptibleWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &stuckWriter{begun: make(chan struct{}), release: make(chan struct{})}
+		c := NewStreamConn(strings.NewReader(""), w, nil)
+		if err := c.Write(t.Context(), Message{Method: "m"}); err != nil {
+			t.Error(err)
+		}
+		<-w.begun
+		c.Close()
+		close(w.release)
+	})
+}
+
+type stuckWriter struct{ begun, release chan struct{} }
+
+func (w *stuckWriter) Write(b []byte) (int, error) {
+	close(w.begun)
+	<-w.release
+	return len(b), nil
+}
+
+func (w *stuckWriter) Close() error { return nil }
+
+// The queue is bounded in messages and bytes, but a message that is larger than
+// the whole queue passes when it is alone.
+func TestStreamQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		c := NewStreamConn(strings.NewReader(""), w, nil)
+		large := Message{Method: "large", Params: json.RawMessage(`"` + strings.Repeat("x", 2*maxQueuedBytes) + `"`)}
+		impatient, cancel := context.WithCancel(t.Context())
+		cancel()
+		write := func(m Message, want error) {
+			t.Helper()
+			if err := c.Write(impatient, m); err != want {
+				t.Errorf("%s: %v", m.Method, err)
+			}
+		}
+		write(large, nil)
+		synctest.Wait() // until the writer has taken it
+		for range maxQueuedLines {
+			write(Message{Method: "small"}, nil)
+		}
+		write(Message{Method: "too many"}, context.Canceled)
+		done := make(chan error, 1)
+		go func() { done <- c.Write(t.Context(), large) }()
+		go io.Copy(io.Discard, r)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	})
 }

@@ -10,9 +10,10 @@
 //
 // From the bottom up:
 //
-//	Message    one JSON-RPC message: envelope decoded, payload raw   message.go
+//	Message    one JSON-RPC message: envelope decoded, payload raw   message.go, parse.go, scan.go
+//	Member     reads and splices single members of raw JSON          member.go
 //	Conn       moves whole messages over one stream                  stdio.go, memory.go, legacysse.go
-//	Peer       multiplexes calls over a Conn, in both directions     peer.go
+//	Peer       multiplexes calls over a Conn, in both directions     peer.go, call.go, handle.go
 //	Link       what a Peer and an HTTP client have in common         link.go
 //	Client     MCP's client side on a Link, both eras                client.go
 //	Server     MCP's server side, both eras, stdio and HTTP          server.go

@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// Progress finds its call by the token, which on the wire is always the id of
+// the call. A token that the caller has put into its params is replaced on the
+// way out and put back on the way in, so that two callers that use the same one
+// do not get each other's progress.
+
+// maxProgress is how many progress notifications wait for a slow receiver. As
+// progress only grows, it is the oldest that are dropped then.
+const maxProgress = 256
+
+// outgoingParams returns the params with a progress token of our own in the
+// place of the caller's, if there is one or progress is wanted.
+func (p *Peer) outgoingParams(k *call) json.RawMessage {
+	token, ok := Member(k.Params, "_meta", "progressToken")
+	if !ok && k.Progress == nil {
+		return k.Params
+	}
+	params, err := SetMember(k.Params, strconv.AppendInt(nil, k.id, 10), "_meta", "progressToken")
+	if err != nil {
+		return k.Params // _meta is not an object: the other side may say so
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k.token = token
+	return params
+}
+
+// progressed passes a progress notification to its call. It reports false if
+// the token is none of ours.
+func (p *Peer) progressed(params json.RawMessage) bool {
+	token, _ := Member(params, "progressToken")
+	if len(token) == 0 || !isID(token) {
+		return false
+	}
+	n, ok := parseID(token).integer()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ok || n <= 0 || n > p.lastID {
+		return false
+	}
+	k := p.calls[n]
+	if k == nil {
+		if of := p.tasks.find(n); of != nil {
+			p.note(&Notification{Method: "notifications/progress", Params: withToken(params, of.token), Link: p, Tag: of.tag})
+		} else {
+			p.stats.LateAnswers++
+		}
+		return true
+	}
+	if k.Progress == nil {
+		p.note(&Notification{Method: "notifications/progress", Params: withToken(params, k.token), Link: p, Tag: k.Tag})
+	} else {
+		if len(k.progress) == maxProgress {
+			k.progress = append(k.progress[:0], k.progress[1:]...)
+			p.stats.Dropped++
+		}
+		k.progress = append(k.progress, params)
+	}
+	select {
+	case k.signal <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// handOver calls Progress with what has come.
+func (p *Peer) handOver(k *call) {
+	if k.Progress == nil {
+		return
+	}
+	p.mu.Lock()
+	progress := k.progress
+	k.progress = nil
+	p.mu.Unlock()
+	for _, params := range progress {
+		k.Progress(withToken(params, k.token))
+	}
+}
+
+// withToken puts the caller's token, if it had one, back into the params of a
+// progress notification.
+func withToken(params, token json.RawMessage) json.RawMessage {
+	if token == nil {
+		return params
+	}
+	own, err := SetMember(params, token, "progressToken")
+	if err != nil {
+		return params
+	}
+	return own
+}
+
+// taskTokens remembers the progress tokens of calls that were answered with a
+// task (revision 2025-11-25): its progress goes on under the same token. As
+// nobody says when a task has ended, the oldest are forgotten.
+type taskTokens struct {
+	latest []taskToken
+}
+
+type taskToken struct {
+	id    int64
+	token json.RawMessage
+	tag   any
+}
+
+const maxTaskTokens = 256
+
+// add takes note of a call that is being answered.
+func (t *taskTokens) add(k *call, result json.RawMessage) {
+	if k.token == nil && k.Progress == nil {
+		return
+	}
+	if _, ok := Member(result, "task"); !ok {
+		return
+	}
+	if len(t.latest) == maxTaskTokens {
+		t.latest = append(t.latest[:0], t.latest[1:]...)
+	}
+	t.latest = append(t.latest, taskToken{k.id, k.token, k.Tag})
+}
+
+func (t *taskTokens) find(id int64) *taskToken {
+	for i := range t.latest {
+		if t.latest[i].id == id {
+			return &t.latest[i]
+		}
+	}
+	return nil
+}
