@@ -1,0 +1,139 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// Settings is the content of settings.json. The zero value is what holds
+// without one.
+type Settings struct {
+	Permissions Permissions     `json:"permissions,omitzero"`
+	Naming      Naming          `json:"naming,omitzero"`
+	Discovery   Discovery       `json:"discovery,omitzero"`
+	Limits      Limits          `json:"limits,omitzero"`
+	Tools       json.RawMessage `json:"tools,omitempty"`   // as written
+	Hooks       json.RawMessage `json:"hooks,omitempty"`   // as written
+	Gateway     json.RawMessage `json:"gateway,omitempty"` // as written
+
+	// Extra holds members this model does not know, as they were written.
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// Permissions are rules about calls of tools. Deny wins over ask, ask over
+// allow.
+type Permissions struct {
+	Allow   []string          `json:"allow,omitempty"`
+	Ask     []string          `json:"ask,omitempty"`
+	Deny    []string          `json:"deny,omitempty"`
+	Default PermissionDefault `json:"default,omitempty"` // where no rule matches; empty: whoever calls decides
+}
+
+// PermissionDefault is what happens to a call that no rule is about.
+type PermissionDefault string
+
+const (
+	DefaultAllow PermissionDefault = "allow"
+	DefaultAsk   PermissionDefault = "ask"
+	DefaultDeny  PermissionDefault = "deny"
+)
+
+// Naming is how the name of a tool is made of the server's and its own.
+type Naming struct {
+	Style     NamingStyle `json:"style,omitempty"`     // empty means claude
+	MaxLength int         `json:"maxLength,omitempty"` // of a name; 0 means 64
+}
+
+// NamingStyle selects a rendering of names.
+type NamingStyle string
+
+const (
+	NamingClaude NamingStyle = "claude" // mcp__server__tool
+	NamingXcsh   NamingStyle = "xcsh"   // mcp_server_tool
+	NamingOMP    NamingStyle = "omp"
+)
+
+// Bounds of Naming.MaxLength.
+const (
+	minNameLength = 32 // shorter ones would be hashes more than names
+	maxToolName   = 128
+)
+
+// Discovery is where servers are looked for.
+type Discovery struct {
+	DisabledProviders []string `json:"disabledProviders,omitempty"` // ids of products whose files are not read
+}
+
+// Limits bound what passes through.
+type Limits struct {
+	ResultChars int `json:"resultChars,omitempty"` // of a tool's result; 0 means the default
+}
+
+// maxResultChars is the size of the largest message.
+const maxResultChars = 64 << 20
+
+// DecodeSettings reads settings.json. What is wrong is reported and left at its
+// default, except that a default permission nobody understands denies.
+func DecodeSettings(f *Fields) Settings {
+	if f.Node.Kind != Object {
+		f.Report(SeverityError, "", "settings must be an object, found "+f.Node.Kind.String(), "")
+		return Settings{}
+	}
+	f.Ignore("$schema")
+	s := Settings{Tools: f.Raw("tools"), Hooks: f.Raw("hooks"), Gateway: f.Raw("gateway")}
+	if p := f.Object("permissions"); p != nil {
+		s.Permissions = Permissions{Allow: p.Strings("allow"), Ask: p.Strings("ask"), Deny: p.Strings("deny")}
+		s.Permissions.Default = decodeDefault(p)
+		p.reportUnknown()
+	}
+	if n := f.Object("naming"); n != nil {
+		s.Naming = Naming{Style: NamingStyle(n.String("style")), MaxLength: n.Int("maxLength", minNameLength, maxToolName)}
+		switch s.Naming.Style {
+		case "", NamingClaude, NamingXcsh, NamingOMP:
+		default:
+			n.Report(SeverityError, "style", fmt.Sprintf("unknown naming style %q: expected claude, xcsh or omp", s.Naming.Style), "")
+			s.Naming.Style = ""
+		}
+		n.reportUnknown()
+	}
+	if d := f.Object("discovery"); d != nil {
+		s.Discovery.DisabledProviders = d.Strings("disabledProviders")
+		d.reportUnknown()
+	}
+	if l := f.Object("limits"); l != nil {
+		s.Limits.ResultChars = l.Int("resultChars", 1, maxResultChars)
+		l.reportUnknown()
+	}
+	s.Extra = f.reportUnknown()
+	return s
+}
+
+// decodeDefault reads the permission for calls without a rule. A wrong one was
+// meant to say something, so it must not let calls pass.
+func decodeDefault(p *Fields) PermissionDefault {
+	n, ok := p.Take("default")
+	if !ok {
+		return ""
+	}
+	switch d := PermissionDefault(n.Text); {
+	case n.Kind == String && (d == DefaultAllow || d == DefaultAsk || d == DefaultDeny):
+		return d
+	case n.Kind == String:
+		p.Report(SeverityError, "default", "unknown default permission "+strconv.Quote(n.Text)+": expected allow, ask or deny", "until it is corrected, calls without a rule are denied")
+	default:
+		p.wrongType("default", String.String(), n, SeverityError)
+	}
+	return DefaultDeny
+}
+
+// reportUnknown warns of members nobody has read and returns them.
+func (f *Fields) reportUnknown() map[string]json.RawMessage {
+	rest := f.Rest()
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		f.Report(SeverityWarning, name, fmt.Sprintf("unknown setting %q", name), "")
+	}
+	return rest
+}

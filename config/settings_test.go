@@ -1,0 +1,85 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func decodeSettings(t *testing.T, text string) (Settings, []string) {
+	t.Helper()
+	n, err := ParseJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := NewFields(n, "settings.json", "")
+	s := DecodeSettings(f)
+	var problems []string
+	for _, p := range *f.Problems {
+		problems = append(problems, string(p.Severity)+": "+p.String())
+	}
+	return s, problems
+}
+
+func TestDecodeSettings(t *testing.T) {
+	got, problems := decodeSettings(t, `{
+		"$schema": "x",
+		"permissions": {"allow": ["mcp__docs"], "ask": [], "deny": ["mcp__files__delete"], "default": "ask"},
+		"naming": {"style": "xcsh", "maxLength": 128},
+		"discovery": {"disabledProviders": ["cursor"]},
+		"limits": {"resultChars": 5000},
+		"tools": {"a": 1}, "hooks": [1, 2], "gateway": {"profiles": {}},
+	}`)
+	want := Settings{
+		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
+		Naming:      Naming{NamingXcsh, 128},
+		Discovery:   Discovery{[]string{"cursor"}},
+		Limits:      Limits{5000},
+		Tools:       json.RawMessage(`{"a":1}`), Hooks: json.RawMessage(`[1,2]`), Gateway: json.RawMessage(`{"profiles":{}}`),
+	}
+	if !reflect.DeepEqual(got, want) || problems != nil {
+		t.Errorf("got %+v, %q", got, problems)
+	}
+	if got, problems := decodeSettings(t, `{"permissions": null}`); !reflect.DeepEqual(got, Settings{}) || problems != nil {
+		t.Errorf("nothing is %+v, %q", got, problems)
+	}
+}
+
+func TestDecodeSettingsProblems(t *testing.T) {
+	for text, want := range map[string][]string{
+		`[]`: {`error: settings.json:1:1: settings must be an object, found an array`},
+		"{\n\"permisions\": {}}": {
+			`warning: settings.json:2:15: unknown setting "permisions" (at /permisions)`},
+		`{"permissions": {"alow": []}, "limits": {"x": 1}}`: {
+			`warning: settings.json:1:26: unknown setting "alow" (at /permissions/alow)`,
+			`warning: settings.json:1:47: unknown setting "x" (at /limits/x)`},
+		`{"permissions": []}`:                {`error: settings.json:1:17: "permissions" must be an object, found an array (at /permissions)`},
+		`{"permissions": {"deny": "x"}}`:     {`error: settings.json:1:26: "deny" must be an array, found a string (at /permissions/deny)`},
+		`{"naming": {"style": "short"}}`:     {`error: settings.json:1:22: unknown naming style "short": expected claude, xcsh or omp (at /naming/style)`},
+		`{"naming": {"maxLength": 1000}}`:    {`error: settings.json:1:26: "maxLength" must be a whole number from 32 to 128, found 1000 (at /naming/maxLength)`},
+		`{"limits": {"resultChars": -1}}`:    {`error: settings.json:1:28: "resultChars" must be a whole number from 1 to 67108864, found -1 (at /limits/resultChars)`},
+		`{"limits": {}, "limits": {"a": 1}}`: {`error: settings.json:1: duplicate key "limits" (at /limits)`},
+	} {
+		if _, got := decodeSettings(t, text); !slices.Equal(got, want) {
+			t.Errorf("%s\ngives %q\nwant  %q", text, got, want)
+		}
+	}
+}
+
+// A default that cannot be read must not open what it was meant to close.
+func TestBadDefaultPermissionDenies(t *testing.T) {
+	for _, bad := range []string{`"Deny"`, `""`, `true`, `["ask"]`} {
+		s, problems := decodeSettings(t, `{"permissions": {"default": `+bad+`}}`)
+		if s.Permissions.Default != DefaultDeny || len(problems) != 1 {
+			t.Errorf("%s gives %q, %q", bad, s.Permissions.Default, problems)
+		}
+	}
+}
+
+func TestUnknownSettingsAreKept(t *testing.T) {
+	s, _ := decodeSettings(t, `{"later": {"a": [1, 2]}}`)
+	if string(s.Extra["later"]) != `{"a":[1,2]}` {
+		t.Errorf("Extra is %s", s.Extra)
+	}
+}
