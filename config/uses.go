@@ -130,12 +130,15 @@ func NamesVariable(value string) bool {
 }
 
 // Executes returns the commands that would run on this machine to obtain values
-// of an entry, in the entry's order: its `!command` values and its
+// of an entry: its `!command` values, without the exclamation mark, and its
 // headersHelper.
 func Executes(s Server, d Dialect) []string {
 	var commands []string
 	mapStrings(s, func(at Slot, text string) (string, bool) {
-		if at.runsInShell(d, text) && !slices.Contains(commands, text) {
+		if at.runsInShell(d, text) {
+			if at.use != asHelper {
+				text = strings.TrimPrefix(text, "!")
+			}
 			commands = append(commands, text)
 		}
 		return text, true

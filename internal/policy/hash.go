@@ -1,0 +1,108 @@
+package policy
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// ApprovalHash returns the number an approval is bound to, as hexadecimal text.
+// A changed byte of anything a Launch holds gives another one.
+func ApprovalHash(l Launch) string {
+	sum := sha256.Sum256(canonical([]byte("patchbay approval 1\n"), reflect.ValueOf(l)))
+	return hex.EncodeToString(sum[:])
+}
+
+// ConnectHash returns a number that changes whenever a connection to the server
+// would be another one, a rotated secret included. It is computed from expanded
+// values, so it is keyed: without the installation's key it tells nothing about
+// them.
+func ConnectHash(key []byte, expanded config.Server) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(canonical([]byte("patchbay connection 1\n"), reflect.ValueOf(launchFields(expanded))))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// canonical appends the one JSON rendering of a value: fields sorted by name
+// and left out when empty, so that a field added later does not disturb
+// approvals that do not use it; maps as sorted pairs; secrets in clear. Values
+// that differ in a byte differ in their rendering.
+func canonical(b []byte, v reflect.Value) []byte {
+	switch x := v.Interface().(type) {
+	case config.Secret:
+		return appendText(b, x.Reveal())
+	case json.RawMessage:
+		return appendText(b, string(x))
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return appendText(b, v.String())
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
+	case reflect.Int, reflect.Int64:
+		return strconv.AppendInt(b, v.Int(), 10)
+	case reflect.Pointer:
+		return canonical(b, v.Elem())
+	case reflect.Slice:
+		b = append(b, '[')
+		for i := range v.Len() {
+			b = canonical(separate(b), v.Index(i))
+		}
+		return append(b, ']')
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(x, y reflect.Value) int { return cmp.Compare(x.String(), y.String()) })
+		b = append(b, '[')
+		for _, key := range keys {
+			b = appendText(append(separate(b), '['), key.String())
+			b = append(canonical(append(b, ','), v.MapIndex(key)), ']')
+		}
+		return append(b, ']')
+	case reflect.Struct:
+		return canonicalStruct(b, v)
+	default:
+		panic("policy: a launch cannot hold a " + v.Type().String())
+	}
+}
+
+func canonicalStruct(b []byte, v reflect.Value) []byte {
+	fields := reflect.VisibleFields(v.Type())
+	slices.SortFunc(fields, func(x, y reflect.StructField) int { return cmp.Compare(x.Name, y.Name) })
+	b = append(b, '{')
+	for _, f := range fields {
+		value := v.FieldByIndex(f.Index)
+		empty := value.IsZero() || (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && value.Len() == 0
+		if empty || f.Tag.Get("hash") == "-" {
+			continue
+		}
+		b = append(appendText(separate(b), f.Name), ':')
+		b = canonical(b, value)
+	}
+	return append(b, '}')
+}
+
+// separate appends a comma unless an array or object has just begun.
+func separate(b []byte) []byte {
+	if last := b[len(b)-1]; last == '[' || last == '{' {
+		return b
+	}
+	return append(b, ',')
+}
+
+// appendText appends a JSON string, or an object in its place where the bytes
+// are no text: replacing what is not UTF-8 would make different names equal.
+func appendText(b []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		return append(append(append(b, `{"hex":"`...), hex.EncodeToString([]byte(s))...), `"}`...)
+	}
+	quoted, _ := json.Marshal(s) // a string always marshals
+	return append(b, quoted...)
+}

@@ -1,0 +1,12 @@
+// Package policy decides, without doing: whether an entry may be used given
+// where it comes from and what a person approved, and what that person is shown
+// before deciding. Its functions are pure and know no file system; what only
+// the file system can tell is passed in.
+//
+// The path of one entry:
+//
+//	LaunchOf      what an approval of the entry covers        launch.go
+//	ApprovalHash  the one number that stands for all of it    hash.go
+//	Trust         the entry's standing, given the approvals   trust.go
+//	Describe      the text a person reads before approving    describe.go
+package policy
