@@ -26,8 +26,17 @@ func NewFields(node Node, file, pointer string) *Fields {
 	return &Fields{Node: node, File: file, Pointer: pointer, Problems: new([]Problem), read: map[string]bool{}}
 }
 
+// MaxProblems bounds what is reported about one entry: the next one helps
+// nobody, and a file of nothing but mistakes must not cost more than another.
+const MaxProblems = 100
+
+func (f *Fields) full() bool { return len(*f.Problems) >= MaxProblems }
+
 // Report adds a problem at a member; an empty name means the object itself.
 func (f *Fields) Report(sev Severity, name, message, hint string) {
+	if f.full() {
+		return
+	}
 	p := Problem{Severity: sev, File: f.File, Line: f.Node.Line, Column: f.Node.Column, Pointer: f.Pointer, Message: message, Hint: hint}
 	if name != "" {
 		p.Pointer = PointerTo(f.Pointer, name)
@@ -90,6 +99,9 @@ func (f *Fields) Strings(name string) []string {
 	}
 	out := make([]string, 0, len(n.Items))
 	for i, it := range n.Items {
+		if it.Kind != String && f.full() {
+			continue
+		}
 		if it.Kind != String {
 			f.at(it, PointerAt(PointerTo(f.Pointer, name), i)).Report(SeverityError, "",
 				fmt.Sprintf("every element of %q must be a string, found %s", name, it.Kind), "")
@@ -223,6 +235,9 @@ func (f *Fields) Rest() map[string]json.RawMessage {
 }
 
 func (f *Fields) repeated(m Member) {
+	if f.full() {
+		return
+	}
 	*f.Problems = append(*f.Problems, Problem{
 		Severity: SeverityError, File: f.File, Line: m.Line, Pointer: PointerTo(f.Pointer, m.Name),
 		Message: fmt.Sprintf("duplicate key %q", m.Name), Hint: "keep one of them",

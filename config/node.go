@@ -286,6 +286,9 @@ func MarkRepeated(members []Member) {
 
 // PointerTo extends a JSON pointer by one member name or index.
 func PointerTo(pointer, name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return pointer + "/" + name
+	}
 	return pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 

@@ -158,23 +158,15 @@ type claudeMatch struct {
 }
 
 func (d *doc) claudeMatches(member string) ([]claudeMatch, bool) {
-	list, ok := d.root.Get(member)
-	if !ok || list.Kind == config.Null {
-		return nil, false
-	}
-	pointer := config.PointerTo("", member)
-	if list.Kind != config.Array {
-		d.report(config.SeverityWarning, list, pointer, "must be an array, found "+list.Kind.String()+"; ignored", "")
-		return nil, false
-	}
+	items, ok := d.listed(d.root, "", member)
 	var out []claudeMatch
-	for i, it := range list.Items {
-		f := config.NewFields(it, d.path, config.PointerAt(pointer, i))
+	for i, it := range items {
+		f := config.NewFields(it, d.path, config.PointerAt(config.PointerTo("", member), i))
 		m := claudeMatch{name: f.String("serverName"), command: f.Strings("serverCommand"), url: f.String("serverUrl")}
 		d.problems = append(d.problems, *f.Problems...)
 		out = append(out, m)
 	}
-	return out, true
+	return out, ok
 }
 
 func (m claudeMatch) matches(e *config.Entry) bool {

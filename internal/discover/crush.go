@@ -79,7 +79,7 @@ func crushScript(d *doc, text []byte) {
 			Message: fmt.Sprintf("not imported: mcp add %q in a shell script, which is never run", c.words[2]),
 			Hint:    "add the server with patchbay add",
 		})
-		if len(d.problems) >= maxProblems {
+		if len(d.problems) >= config.MaxProblems {
 			return
 		}
 	}

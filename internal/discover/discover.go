@@ -24,6 +24,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -163,11 +165,15 @@ func newScan(env Env) *scan {
 // visit reads one candidate, if it exists and was not read before.
 func (s *scan) visit(c candidate) {
 	info, err := lookUp(c.path)
-	if info == nil && err == nil {
-		if !c.required {
-			return
-		}
+	switch {
+	case info != nil:
+	case err == nil && c.required:
 		err = errAbsent
+	case err == nil:
+		return
+	case errors.Is(err, fs.ErrPermission) && !c.required:
+		s.closedDirectory(c.path, err)
+		return
 	}
 	d := s.newDoc(c)
 	if err == nil {
@@ -196,6 +202,21 @@ func (s *scan) visit(c candidate) {
 		d.status = Read
 		d.origin.Project = s.ownerProject(c)
 		d.read(data)
+	}
+}
+
+// closedDirectory reports the directory that keeps a file from being looked for,
+// once.
+func (s *scan) closedDirectory(file string, err error) {
+	dir := filepath.Dir(file)
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); err == nil {
+			break
+		}
+	}
+	p := config.Problem{Severity: config.SeverityWarning, File: dir, Message: err.Error() + ": no file in it can be found"}
+	if !slices.Contains(s.result.Problems, p) {
+		s.result.Problems = append(s.result.Problems, p)
 	}
 }
 

@@ -13,9 +13,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
-// maxProblems bounds what is reported about one file or entry: after that many
-// the next one helps nobody.
-const maxProblems = 100
+// Bounds on what one file may hold, far above what anybody writes, so that no
+// file can make a scan long.
+const (
+	maxServers = 2000 // in one map or list
+	maxListed  = 1000 // in a list of names or rules
+)
 
 // doc is one file on its way to entries.
 type doc struct {
@@ -73,8 +76,8 @@ func (d *doc) read(data []byte) {
 	}
 	d.root = root
 	d.place.read(d)
-	if len(d.problems) > maxProblems {
-		d.problems = d.problems[:maxProblems]
+	if len(d.problems) > config.MaxProblems {
+		d.problems = d.problems[:config.MaxProblems]
 	}
 }
 
@@ -121,6 +124,10 @@ func serversAt(decode decoder, path ...string) reader {
 
 // addAll reads a map from name to server.
 func (d *doc) addAll(node config.Node, pointer string, decode decoder) {
+	if len(node.Members) > maxServers {
+		d.report(config.SeverityError, node, pointer, fmt.Sprintf("more than %d servers; the rest is not read", maxServers), "")
+		node.Members = node.Members[:maxServers]
+	}
 	titles := make([]string, 0, len(node.Members))
 	repeated := map[string]config.Member{}
 	for _, m := range node.Members {
@@ -151,10 +158,16 @@ func (d *doc) addAll(node config.Node, pointer string, decode decoder) {
 
 // addList reads a list of servers that carry their own name.
 func (d *doc) addList(list config.Node, pointer string, decode decoder) {
+	if len(list.Items) > maxServers {
+		d.report(config.SeverityError, list, pointer, fmt.Sprintf("more than %d servers; the rest is not read", maxServers), "")
+		list.Items = list.Items[:maxServers]
+	}
 	titles := make([]string, len(list.Items))
 	for i, it := range list.Items {
-		if n, ok := it.Get("name"); ok && n.Kind == config.String {
-			titles[i] = n.Text
+		for _, member := range []string{"name", "uses"} { // uses: a reference to something with a name
+			if n, ok := it.Get(member); ok && n.Kind == config.String && titles[i] == "" {
+				titles[i] = n.Text
+			}
 		}
 	}
 	names := identifiers(titles)
@@ -212,14 +225,22 @@ func (d *doc) add(e config.Entry, node config.Node, decode decoder) {
 	if e.Server.HeadersHelper != "" {
 		e.Executes = append([]string{e.Server.HeadersHelper}, e.Executes...)
 	}
+	e.Executes = firstOfEach(e.Executes, maxListed)
 	if e.Skip == "" {
 		e.Skip = d.scan.itself(e.Server)
 	}
 	e.Problems = append(e.Problems, *f.Problems...)
-	if len(e.Problems) > maxProblems {
-		e.Problems = e.Problems[:maxProblems]
-	}
 	d.entries = append(d.entries, e)
+}
+
+// firstOfEach drops what is empty or was there before, and what exceeds a limit.
+func firstOfEach(list []string, limit int) []string {
+	seen := make(map[string]bool, len(list))
+	return slices.DeleteFunc(list, func(s string) bool {
+		drop := s == "" || seen[s] || len(seen) >= limit
+		seen[s] = true
+		return drop
+	})
 }
 
 func problemAt(sev config.Severity, e config.Entry, n config.Node, message string) config.Problem {
@@ -231,7 +252,7 @@ func valueCommands(s config.Server) []string {
 	var out []string
 	for _, values := range []map[string]config.Secret{s.Env, s.Headers} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
-			if command, ok := strings.CutPrefix(values[name].Reveal(), "!"); ok && !slices.Contains(out, command) {
+			if command, ok := strings.CutPrefix(values[name].Reveal(), "!"); ok {
 				out = append(out, command)
 			}
 		}

@@ -10,19 +10,25 @@ func opencode(d *doc) {
 		return
 	}
 	first := config.Node{Kind: config.Object, Line: mcp.Line, Column: mcp.Column}
+	var off []string
 	for _, m := range mcp.Members {
 		_, isServer := m.Value.Get("type")
 		switch {
 		case m.Name == "servers" && m.Value.Kind == config.Object && !isServer:
-			d.opencodeServers(mcp)
+			if !m.Repeated {
+				d.opencodeServers(mcp)
+			}
 		case m.Name == "timeout" && !isServer: // the default of the second layout
 		case onlySwitch(m.Value):
-			d.opencodeSwitch(m)
+			if word := m.Value.Members[0]; (word.Name == "enabled") == (word.Value.Text == "false") && len(off) < maxListed {
+				off = append(off, m.Name)
+			}
 		default:
 			first.Members = append(first.Members, m)
 		}
 	}
 	d.addAll(first, pointer, opencodeServer)
+	d.denyNames(off, "switched off", nil)
 }
 
 // opencodeServers reads the second layout: mcp.servers, and in mcp.timeout the
@@ -46,14 +52,10 @@ func (d *doc) opencodeServers(mcp config.Node) {
 // onlySwitch reports whether a server says nothing but whether it is on: the
 // way one layer of opencode's configuration switches off a server of another.
 func onlySwitch(n config.Node) bool {
-	return n.Kind == config.Object && len(n.Members) == 1 && (n.Members[0].Name == "enabled" || n.Members[0].Name == "disabled")
-}
-
-func (d *doc) opencodeSwitch(m config.Member) {
-	word := m.Value.Members[0]
-	if word.Value.Kind == config.Bool && (word.Name == "enabled") == (word.Value.Text == "false") {
-		d.denyNames([]string{m.Name}, word.Name+": "+word.Value.Text, nil)
+	if n.Kind != config.Object || len(n.Members) != 1 || n.Members[0].Value.Kind != config.Bool {
+		return false
 	}
+	return n.Members[0].Name == "enabled" || n.Members[0].Name == "disabled"
 }
 
 // opencodeServer reads one server: the command is an array, and a time bounds

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -12,8 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
-// maxNames bounds how many names of one directory a pattern is matched against.
-const maxNames = 4096
+// Bounds on what a pattern finds.
+const (
+	maxNames   = 4096 // looked at in one directory
+	maxMatches = 256  // taken for one place
+)
 
 // candidate is one path at which a provider's file may lie.
 type candidate struct {
@@ -55,7 +59,7 @@ func (s *scan) candidates() []candidate {
 			}
 			if place.relative() {
 				for _, dir := range s.dirs {
-					for _, file := range expandGlob(dir, place.Path) {
+					for _, file := range s.matches(dir, place.Path) {
 						add(candidate{provider: &p, place: place, path: file, base: dir, inProject: true})
 					}
 				}
@@ -65,7 +69,7 @@ func (s *scan) candidates() []candidate {
 			if root == "" {
 				continue
 			}
-			for _, file := range expandGlob(root, rest) {
+			for _, file := range s.matches(root, rest) {
 				c := candidate{provider: &p, place: place, path: file, base: filepath.Dir(file), fromHome: fromHome}
 				if place.Scope == config.ScopeLocal {
 					c.base = s.env.Project // kept apart from the project it is for
@@ -163,6 +167,19 @@ func (s *scan) under(p string) string {
 		return ""
 	}
 	return filepath.Join(s.env.Home, filepath.FromSlash(rest))
+}
+
+// matches expands the patterns of a place, and says so when it stops early.
+func (s *scan) matches(dir, rest string) []string {
+	files := expandGlob(dir, rest)
+	if len(files) <= maxMatches {
+		return files
+	}
+	s.result.Problems = append(s.result.Problems, config.Problem{
+		Severity: config.SeverityWarning, File: filepath.Join(dir, filepath.FromSlash(rest)),
+		Message: fmt.Sprintf("more than %d files; the rest is not read", maxMatches),
+	})
+	return files[:maxMatches]
 }
 
 // expandGlob joins dir and a slash-separated path whose segments may be

@@ -70,10 +70,14 @@ func commandLine(f *config.Fields) (command string, args []string) {
 // member named. That it is missing from such a file is worth a word.
 func dedicated(decode decoder, member string) reader {
 	return func(d *doc) {
-		if _, ok := d.root.Get(member); !ok && len(d.root.Members) > 0 {
-			d.report(config.SeverityWarning, d.root, "", fmt.Sprintf("no %q is here", member), "")
-		}
+		d.expect(member)
 		serversAt(decode, member)(d)
+	}
+}
+
+func (d *doc) expect(member string) {
+	if _, ok := d.root.Get(member); !ok && len(d.root.Members) > 0 {
+		d.report(config.SeverityWarning, d.root, "", fmt.Sprintf("no %q is here", member), "")
 	}
 }
 

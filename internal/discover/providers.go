@@ -255,7 +255,7 @@ func Providers() []Provider {
 			{Scope: user, OS: "darwin", Path: "~/.config/zed/settings.json"},
 			{Scope: user, OS: "windows", Path: "{appdata}/Zed/settings.json"},
 		}},
-		{ID: "vscode", Product: "VS Code", Priority: 20, dialect: config.DialectVSCode, read: vscode("servers"), Places: []Place{
+		{ID: "vscode", Product: "VS Code", Priority: 20, dialect: config.DialectVSCode, read: vscodeFile, Places: []Place{
 			{Scope: project, Path: ".vscode/mcp.json"},
 			{Scope: project, Path: ".vscode/settings.json", read: vscode("mcp", "servers")},
 			{Scope: project, Path: ".devcontainer/devcontainer.json", read: devcontainer},

@@ -104,13 +104,13 @@ func ampServer(d *doc, f *config.Fields, e *config.Entry) {
 // amp reads Amp's settings, where the dots are part of the names.
 func amp(d *doc) {
 	serversAt(ampServer, "amp.mcpServers")(d)
-	list, ok := d.root.Get("amp.mcpPermissions")
-	if !ok || list.Kind != config.Array {
+	items, ok := d.listed(d.root, "", "amp.mcpPermissions")
+	if !ok {
 		return
 	}
 	type permission struct{ command, url, action string }
 	var rules []permission
-	for i, it := range list.Items {
+	for i, it := range items {
 		f := config.NewFields(it, d.path, config.PointerAt("/amp.mcpPermissions", i))
 		r := permission{action: f.String("action")}
 		if m := f.Object("matches"); m != nil {

@@ -48,9 +48,9 @@ func sourceName(e *config.Entry) string {
 	return e.Name
 }
 
-// names reads a list of names under a member of n; what is no string in it is
-// reported and left out. listed tells a list from none.
-func (d *doc) names(n config.Node, pointer, member string) (names []string, listed bool) {
+// listed returns the elements of an array under a member of n, and whether
+// there is one; anything else there is reported.
+func (d *doc) listed(n config.Node, pointer, member string) (items []config.Node, ok bool) {
 	list, ok := n.Get(member)
 	if !ok || list.Kind == config.Null {
 		return nil, false
@@ -60,14 +60,25 @@ func (d *doc) names(n config.Node, pointer, member string) (names []string, list
 		d.report(config.SeverityWarning, list, pointer, fmt.Sprintf("invalid %q value, ignoring: expected an array, found %s", member, list.Kind), "")
 		return nil, false
 	}
-	for i, it := range list.Items {
+	if len(list.Items) > maxListed {
+		d.report(config.SeverityWarning, list, pointer, fmt.Sprintf("more than %d elements; the rest is ignored", maxListed), "")
+		list.Items = list.Items[:maxListed]
+	}
+	return list.Items, true
+}
+
+// names reads a list of names under a member of n; what is no string in it is
+// reported and left out. listed tells a list from none.
+func (d *doc) names(n config.Node, pointer, member string) (names []string, listed bool) {
+	items, listed := d.listed(n, pointer, member)
+	for i, it := range items {
 		if it.Kind != config.String {
-			d.report(config.SeverityWarning, it, config.PointerAt(pointer, i), fmt.Sprintf("every element of %q must be a string, found %s", member, it.Kind), "")
+			d.report(config.SeverityWarning, it, config.PointerAt(config.PointerTo(pointer, member), i), fmt.Sprintf("every element of %q must be a string, found %s", member, it.Kind), "")
 			continue
 		}
 		names = append(names, it.Text)
 	}
-	return names, true
+	return names, listed
 }
 
 // denyNames switches off the entries on a list of names.

@@ -8,6 +8,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
+// vscodeFile reads mcp.json of VS Code, which is there for its servers alone.
+func vscodeFile(d *doc) {
+	d.expect("servers")
+	vscode("servers")(d)
+}
+
 // vscode reads servers of VS Code found under the named members, with the
 // inputs and the sandbox beside them.
 func vscode(path ...string) reader {
@@ -17,6 +23,7 @@ func vscode(path ...string) reader {
 			return
 		}
 		inputs := d.vscodeInputs(parent, pointer)
+		room := maxInputs
 		serversAt(func(d *doc, f *config.Fields, e *config.Entry) {
 			plain(d, f, e)
 			f.Ignore("dev") // how VS Code's debugger attaches
@@ -27,10 +34,12 @@ func vscode(path ...string) reader {
 					f.Report(config.SeverityWarning, "", fmt.Sprintf("no input %q is defined in this file", id), "")
 					continue
 				}
-				asked = append(asked, def.JSON())
-				if kind, _ := def.Get("type"); kind.Text == "command" {
-					command, _ := def.Get("command")
-					e.Executes = append(e.Executes, "the VS Code command "+command.Text)
+				if len(def.text) <= room {
+					room -= len(def.text)
+					asked = append(asked, def.text)
+				}
+				if def.command != "" {
+					e.Executes = append(e.Executes, "the VS Code command "+def.command)
 				}
 			}
 			if len(asked) > 0 {
@@ -44,20 +53,30 @@ func vscode(path ...string) reader {
 	}
 }
 
-// vscodeInputs reads the values VS Code asks the user for, by id.
-func (d *doc) vscodeInputs(parent config.Node, pointer string) map[string]config.Node {
-	list, ok := parent.Get("inputs")
-	if !ok || list.Kind != config.Array {
-		if ok && list.Kind != config.Null {
-			d.report(config.SeverityWarning, list, config.PointerTo(pointer, "inputs"), `invalid "inputs" value, ignoring: expected an array, found `+list.Kind.String(), "")
+// maxInputs bounds the bytes of inputs copied to the servers of one file.
+const maxInputs = 1 << 20
+
+// vscodeInput is a value that VS Code asks the user for, or obtains itself.
+type vscodeInput struct {
+	text    json.RawMessage // the definition
+	command string          // of VS Code's own, where that gives the value
+}
+
+// vscodeInputs reads the inputs, by id.
+func (d *doc) vscodeInputs(parent config.Node, pointer string) map[string]vscodeInput {
+	items, _ := d.listed(parent, pointer, "inputs")
+	inputs := map[string]vscodeInput{}
+	for _, it := range items {
+		id, ok := it.Get("id")
+		if !ok || id.Kind != config.String {
+			continue
 		}
-		return nil
-	}
-	inputs := map[string]config.Node{}
-	for _, it := range list.Items {
-		if id, ok := it.Get("id"); ok && id.Kind == config.String {
-			inputs[id.Text] = it
+		def := vscodeInput{text: it.JSON()}
+		if kind, _ := it.Get("type"); kind.Text == "command" {
+			command, _ := it.Get("command")
+			def.command = command.Text
 		}
+		inputs[id.Text] = def
 	}
 	return inputs
 }
