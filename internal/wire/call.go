@@ -28,9 +28,6 @@ func (e *TimeoutError) Error() string {
 // Is reports that a timeout is an exceeded deadline.
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Timeout makes a TimeoutError a net.Error of the temporary kind.
-func (e *TimeoutError) Timeout() bool { return true }
-
 const defaultMaxTimeout = 10 * time.Minute
 
 // A call is one outgoing request. It belongs to the goroutine in Peer.Call,
@@ -230,16 +227,12 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 // send writes the request. Its wait is bounded by the caller's context and the
 // limits of the call.
 func (p *Peer) send(ctx context.Context, k *call, request Message) error {
-	if k.end.IsZero() {
-		if err := p.conn.Write(ctx, request); err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		} else if err != nil {
-			return fmt.Errorf("sending %s: %w", k.Method, err)
-		}
-		return nil
+	bound := ctx
+	if !k.end.IsZero() {
+		limited := &sendContext{Context: ctx, end: time.Now().Add(k.patience())}
+		defer limited.release()
+		bound = limited
 	}
-	bound := &sendContext{Context: ctx, end: time.Now().Add(k.patience())}
-	defer bound.release()
 	err := p.conn.Write(bound, request)
 	switch {
 	case err == nil:
