@@ -32,6 +32,9 @@ func DecodeServer(f *Fields) Server {
 		Sandbox:           f.Raw("sandbox"),
 	}
 	s.Type = Transport(f.String("type", "transport"))
+	if s.Type == InProcess {
+		f.Report(SeverityError, "type", fmt.Sprintf("unknown server type %q", s.Type), "only the embedding program can have servers in its own process")
+	}
 	s.Env = f.Secrets("env")
 	s.UnsetEnv = append(s.UnsetEnv, NullMembers(f, "env")...)
 	return s
