@@ -112,8 +112,11 @@ func respond(ctx context.Context, h Handler, r *Request, log *slog.Logger) (m Me
 	if e, ok := errors.AsType[*Error](err); ok {
 		return Message{ID: r.ID, Error: e}
 	}
-	ref := reference()
-	log.Error("request failed", "ref", ref, "method", r.Method, "error", err)
+	ref, level := reference(), slog.LevelError
+	if ctx.Err() != nil {
+		level = slog.LevelDebug // it was given up, and failing is what is expected of it then
+	}
+	log.Log(ctx, level, "request failed", "ref", ref, "method", r.Method, "error", err)
 	return Message{ID: r.ID, Error: internalError(ref)}
 }
 

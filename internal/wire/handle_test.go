@@ -60,6 +60,24 @@ func TestHandleRequest(t *testing.T) {
 	}
 }
 
+// A request that was given up fails without an alarm.
+func TestGivenUpRequestIsNotLogged(t *testing.T) {
+	for _, givenUp := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var log bytes.Buffer
+		m := respond(ctx, handlerFuncs{request: func(context.Context, *Request) (json.RawMessage, error) {
+			if givenUp {
+				cancel()
+			}
+			return nil, errors.New("not finished")
+		}}, &Request{ID: NumberID(1), Method: "m"}, slog.New(slog.NewTextHandler(&log, nil)))
+		if m.Error == nil || m.Error.Code != CodeInternal || (log.Len() == 0) != givenUp {
+			t.Errorf("given up: %v: answer %+v, log %q", givenUp, m.Error, log.String())
+		}
+	}
+}
+
 func TestNoHandler(t *testing.T) {
 	_, other := scripted(t, nil, nil)
 	other.send(`"method":"n"`)
