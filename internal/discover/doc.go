@@ -229,6 +229,9 @@ func (d *doc) add(e config.Entry, node config.Node, decode decoder) {
 	if e.Skip == "" {
 		e.Skip = d.scan.itself(e.Server)
 	}
+	if e.Skip == "" {
+		checkRules(f, e)
+	}
 	e.Problems = append(e.Problems, *f.Problems...)
 	d.entries = append(d.entries, e)
 }
@@ -241,6 +244,17 @@ func firstOfEach(list []string, limit int) []string {
 		seen[s] = true
 		return drop
 	})
+}
+
+// checkRules adds what breaks the rules of a server, except about members that
+// could not be read in the first place.
+func checkRules(f *config.Fields, e config.Entry) {
+	for _, p := range config.Validate(sourceName(&e), e.Server, config.Lenient) {
+		p = f.Locate(p)
+		if len(*f.Problems) < config.MaxProblems && !slices.ContainsFunc(*f.Problems, func(q config.Problem) bool { return q.Pointer == p.Pointer }) {
+			*f.Problems = append(*f.Problems, p)
+		}
+	}
 }
 
 func problemAt(sev config.Severity, e config.Entry, n config.Node, message string) config.Problem {
