@@ -1,0 +1,352 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+)
+
+// nativeProvider is the provider id of Patchbay's own files.
+const nativeProvider = "patchbay"
+
+// Change says what an operation did to which file.
+type Change struct {
+	Action string       `json:"action"` // added, replaced, removed, enabled, disabled, imported, unchanged
+	Name   string       `json:"name"`
+	Scope  config.Scope `json:"scope,omitempty"`
+	File   string       `json:"file,omitempty"` // the file that was changed, or would be
+	Note   string       `json:"note,omitempty"`
+	DryRun bool         `json:"dryRun,omitempty"`
+}
+
+// AddRequest asks for a new server in one of Patchbay's own files.
+type AddRequest struct {
+	Name  string       `json:"name"`
+	Scope config.Scope `json:"scope"` // local, project or user; empty means local
+
+	// Server is the entry in the form of mcp.json, secrets in clear.
+	Server json.RawMessage `json:"server"`
+
+	Replace bool `json:"replace,omitempty"` // overwrite an entry of that name in the file
+}
+
+// Add writes a new server into the file of its scope. An entry added to the
+// project's file is approved at once: the person who adds it has seen it.
+func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := config.CheckName(r.Name); err != nil {
+		return Change{}, errorf(KindConfigInvalid, "%v", err)
+	}
+	if r.Scope == "" {
+		r.Scope = config.ScopeLocal
+	}
+	path, opts, err := h.fileOf(r.Scope)
+	if err != nil {
+		return Change{}, err
+	}
+	if _, err := checkServer(r.Name, r.Server); err != nil {
+		return Change{}, err
+	}
+	change := Change{Action: "added", Name: r.Name, Scope: r.Scope, File: path}
+	_, err = atomicfile.Update(ctx, path, opts, func(old []byte) ([]byte, error) {
+		existing, err := serversIn(path, old)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range existing {
+			switch {
+			case m.Name == r.Name && r.Replace:
+				change.Action = "replaced"
+			case m.Name == r.Name:
+				return nil, errorf(KindConfigInvalid, "Server %q already exists in %s", r.Name, path).
+					hint("Remove it first, or use --replace.")
+			case strings.EqualFold(m.Name, r.Name):
+				return nil, errorf(KindConfigInvalid, "Server %q already exists in %s as %q; names that differ only in case are not told apart by every product", r.Name, path, m.Name)
+			}
+		}
+		return config.SetMember(old, config.PointerTo("/mcpServers", r.Name), r.Server)
+	})
+	if err != nil {
+		return Change{}, err
+	}
+	if err := h.reload(ctx); err != nil {
+		return Change{}, err
+	}
+	if r.Scope == config.ScopeProject {
+		if err := h.approveAdded(ctx, path, r.Name); err != nil {
+			return change, err
+		}
+		change.Note = "approved for you; others who use this project are asked"
+	}
+	return change, nil
+}
+
+// approveAdded approves the entry that was just written to a project file.
+func (h *Host) approveAdded(ctx context.Context, path, name string) error {
+	for _, st := range h.snap.Servers {
+		if st.Name != name || st.Origin.File != path || st.hash == "" {
+			continue
+		}
+		err := h.updateApprovals(ctx, func(a *policy.Approvals) {
+			a.Set(st.hash, policy.Approval{Decision: policy.Approve, Name: name, Project: h.places.project, File: path, When: h.opts.Now().UTC()})
+		})
+		if err != nil {
+			return err
+		}
+		return h.reload(ctx)
+	}
+	return nil
+}
+
+// checkServer decodes and validates an entry that is to be written.
+func checkServer(name string, raw json.RawMessage) (config.Server, error) {
+	node, err := config.ParseJSON(raw)
+	if err != nil {
+		return config.Server{}, errorf(KindConfigInvalid, "Invalid server config: %v", err)
+	}
+	if node.Kind != config.Object {
+		return config.Server{}, errorf(KindConfigInvalid, "Invalid server config: expected an object with \"command\" or \"url\", found %s", node.Kind)
+	}
+	f := config.NewFields(node, "", "")
+	s := config.DecodeServer(f)
+	s.Extra = f.Rest()
+	for _, p := range config.Validate(name, s, config.Strict) {
+		*f.Problems = append(*f.Problems, f.Locate(p))
+	}
+	var bad []config.Problem
+	for _, p := range *f.Problems {
+		if p.Severity == config.SeverityError || p.Severity == config.SeverityWarning {
+			bad = append(bad, p)
+		}
+	}
+	if len(bad) > 0 {
+		invalid := &config.InvalidError{Problems: bad}
+		return s, &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
+	}
+	return s, nil
+}
+
+// fileOf returns the file of a scope and the rules for writing it.
+func (h *Host) fileOf(scope config.Scope) (string, atomicfile.Options, error) {
+	switch scope {
+	case config.ScopeUser:
+		return h.places.userFile(), atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}, nil
+	case config.ScopeLocal:
+		return h.places.localFile(), h.ownFile(), nil
+	case config.ScopeProject:
+		return h.places.projectFile(), atomicfile.Options{Mode: 0o644, Within: h.places.project, LockDir: h.places.lockDir()}, nil
+	}
+	return "", atomicfile.Options{}, errorf(KindConfigInvalid, "Invalid scope %q: expected local, user or project", scope)
+}
+
+// serversIn returns the servers a native file declares.
+func serversIn(path string, data []byte) ([]config.Member, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	node, err := config.ParseJSON(data)
+	if syntax, ok := errors.AsType[*config.SyntaxError](err); ok {
+		p := config.Problem{Severity: config.SeverityError, File: path, Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}
+		return nil, &Error{Kind: KindConfigInvalid, Message: p.String(), Hint: "Nothing was changed. Correct the file first.", Problems: []config.Problem{p}}
+	}
+	servers, _ := node.Get("mcpServers")
+	return servers.Members, err
+}
+
+// RemoveRequest names a server to remove.
+type RemoveRequest struct {
+	Name  string       `json:"name"`
+	Scope config.Scope `json:"scope,omitempty"` // empty: wherever Patchbay's own files have it, if in one only
+	From  string       `json:"from,omitempty"`  // id of another product whose JSON file is to be edited
+}
+
+// Remove deletes a server from the file that declares it. Files of other
+// products are edited only if the request names the product.
+func (h *Host) Remove(ctx context.Context, r RemoveRequest) (Change, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st, err := h.removable(r)
+	if err != nil {
+		return Change{}, err
+	}
+	opts := atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}
+	switch {
+	case st.Origin.Provider == nativeProvider:
+		if _, opts, err = h.fileOf(st.Origin.Scope); err != nil {
+			return Change{}, err
+		}
+	case st.Origin.Project != "":
+		opts = atomicfile.Options{Within: h.places.project, LockDir: h.places.lockDir()}
+	}
+	changed, err := atomicfile.Update(ctx, st.Origin.File, opts, func(old []byte) ([]byte, error) {
+		return config.RemoveMember(old, st.Origin.Pointer)
+	})
+	if err != nil {
+		return Change{}, err
+	}
+	if !changed {
+		return Change{}, errorf(KindNotFound, "Server %q not found in %s", r.Name, st.Origin.File)
+	}
+	return Change{Action: "removed", Name: st.Name, Scope: st.Origin.Scope, File: st.Origin.File}, h.reload(ctx)
+}
+
+// removable finds the one declaration a request means.
+func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
+	provider := r.From
+	if provider == "" {
+		provider = nativeProvider
+	}
+	var found []ServerStatus
+	var elsewhere *ServerStatus
+	for i, st := range h.snap.Servers {
+		switch {
+		case st.Name != r.Name && st.Title != r.Name:
+		case st.Origin.Provider != provider:
+			elsewhere = &h.snap.Servers[i]
+		case r.Scope == "" || r.Scope == st.Origin.Scope:
+			found = append(found, st)
+		}
+	}
+	switch {
+	case len(found) == 1 && !editable(found[0].Origin.File):
+		return ServerStatus{}, errorf(KindConfigInvalid, "%s is not JSON; Patchbay does not edit it.", found[0].Origin.File).
+			hint("Remove the entry there by hand, or run `patchbay disable %s`.", r.Name)
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		var places []string
+		for _, st := range found {
+			places = append(places, fmt.Sprintf("%s (%s)", st.Origin.Scope, st.Origin.File))
+		}
+		return ServerStatus{}, errorf(KindConfigInvalid, "Server %q exists in several scopes: %s", r.Name, strings.Join(places, ", ")).
+			hint("Say which with --scope.")
+	case r.Scope != "":
+		return ServerStatus{}, errorf(KindNotFound, "Server %q not found in %s config.", r.Name, r.Scope)
+	case elsewhere != nil:
+		o := elsewhere.Origin
+		return ServerStatus{}, errorf(KindNotFound, "Server %q comes from %s (%s:%d), not from Patchbay's own files.", r.Name, o.Product, o.File, o.Line).
+			hint("`patchbay disable %s` switches it off here; `patchbay remove %s --from %s` edits that file.", r.Name, r.Name, o.Provider)
+	}
+	_, err := h.snap.find(r.Name)
+	if err == nil {
+		err = errorf(KindNotFound, "Server %q not found.", r.Name)
+	}
+	return ServerStatus{}, err
+}
+
+// editable reports whether a file is of a format that is edited in place.
+func editable(path string) bool {
+	lower := strings.ToLower(path)
+	return strings.HasSuffix(lower, ".json") || strings.HasSuffix(lower, ".jsonc")
+}
+
+// SetEnabled switches a server on or off. In the user's own entries the switch
+// is the entry's `enabled` member; for entries of a project or of another
+// product it is kept as an override in the user's own files, so that nobody
+// else's file changes.
+func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st, err := h.snap.find(name)
+	if err != nil {
+		return Change{}, err
+	}
+	if st.Skip != "" {
+		return Change{}, errorf(KindConfigInvalid, "Server %q cannot be switched: %s", st.Name, st.Skip)
+	}
+	if st.Origin.Scope == config.ScopeManaged {
+		return Change{}, errorf(KindDenied, "Server %q is managed by the administrator (%s).", st.Name, st.Origin.File)
+	}
+	scope := config.ScopeUser
+	if st.Origin.Scope != config.ScopeUser {
+		scope = config.ScopeLocal // what belongs to one project is switched for one project
+	}
+	path, opts, err := h.fileOf(scope)
+	if err != nil {
+		return Change{}, err
+	}
+	own := st.Origin.Provider == nativeProvider && st.Origin.File == path
+	change := Change{Action: "disabled", Name: st.Name, Scope: scope, File: path}
+	if on {
+		change.Action = "enabled"
+	}
+	changed, err := atomicfile.Update(ctx, path, opts, func(old []byte) ([]byte, error) {
+		if _, err := serversIn(path, old); err != nil {
+			return nil, err
+		}
+		return switchServer(old, st, on, own)
+	})
+	if err != nil {
+		return Change{}, err
+	}
+	if !changed {
+		change.Action, change.Note = "unchanged", fmt.Sprintf("already %s", change.Action)
+	}
+	if err := h.reload(ctx); err != nil {
+		return change, err
+	}
+	if after, err := h.snap.find(name); err == nil && on && after.State == config.NeedsApproval {
+		change.Note = fmt.Sprintf("it still needs approval: patchbay approve %s", after.Name)
+	}
+	return change, nil
+}
+
+// switchServer edits a native file so that the server is on or off: in its own
+// entry if the file has it, else in the lists of overrides.
+func switchServer(src []byte, st ServerStatus, on, own bool) ([]byte, error) {
+	out, err := setListed(src, "disabledServers", st.Name, !on && !own)
+	if err != nil {
+		return nil, err
+	}
+	if !own {
+		return setListed(out, "enabledServers", st.Name, on && !st.entry.Enabled())
+	}
+	pointer := st.Origin.Pointer + "/enabled"
+	if on && st.Server.Enabled != nil {
+		return config.RemoveMember(out, pointer)
+	}
+	if !on {
+		return config.SetMember(out, pointer, json.RawMessage("false"))
+	}
+	return out, nil
+}
+
+// setListed puts a name on a list of names at the top of the file, or takes it
+// off, and leaves the file alone if nothing changes.
+func setListed(src []byte, list, name string, listed bool) ([]byte, error) {
+	var names []string
+	if len(src) > 0 {
+		node, err := config.ParseJSON(src)
+		if err != nil {
+			return nil, err
+		}
+		current, _ := node.Get(list)
+		for _, it := range current.Items {
+			names = append(names, it.Text)
+		}
+	}
+	if slices.Contains(names, name) == listed {
+		return src, nil
+	}
+	if listed {
+		names = append(names, name)
+	} else {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == name })
+	}
+	if len(names) == 0 {
+		return config.RemoveMember(src, "/"+list)
+	}
+	value, err := json.Marshal(names)
+	if err != nil {
+		return nil, err
+	}
+	return config.SetMember(src, "/"+list, value)
+}

@@ -1,0 +1,115 @@
+package patchbay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/discover"
+)
+
+// places are the directories and files that are Patchbay's own, and the project
+// the host works in.
+type places struct {
+	project string // root of the repository around the working directory, or that directory
+	config  string // the user's configuration
+	state   string // what the user decided: approvals, local servers; never inside a project
+}
+
+func (p places) userFile() string      { return filepath.Join(p.config, "mcp.json") }
+func (p places) projectFile() string   { return filepath.Join(p.project, ".patchbay", "mcp.json") }
+func (p places) localFile() string     { return discover.LocalFile(p.state, p.project) }
+func (p places) approvalsFile() string { return filepath.Join(p.state, "approvals.json") }
+func (p places) lockDir() string       { return filepath.Join(p.state, "locks") }
+
+func findPlaces(o Options) (places, error) {
+	p := places{project: findProject(o.Dir, o.Home)}
+	var base = func(variable, fallback string) (string, error) {
+		return userDirectory(o.getenv(variable), fallback, p.project)
+	}
+	var err error
+	switch runtime.GOOS {
+	case "darwin":
+		support := filepath.Join(o.Home, "Library", "Application Support")
+		p.config, p.state = support, support
+	case "windows":
+		if p.config, err = base("APPDATA", filepath.Join(o.Home, "AppData", "Roaming")); err != nil {
+			return p, err
+		}
+		p.state, err = base("LOCALAPPDATA", filepath.Join(o.Home, "AppData", "Local"))
+	default:
+		if p.config, err = base("XDG_CONFIG_HOME", filepath.Join(o.Home, ".config")); err != nil {
+			return p, err
+		}
+		p.state, err = base("XDG_STATE_HOME", filepath.Join(o.Home, ".local", "state"))
+	}
+	p.config, p.state = filepath.Join(p.config, "patchbay"), filepath.Join(p.state, "patchbay")
+	return p, err
+}
+
+// findProject returns the nearest directory at or above dir that is the root of
+// a repository, and dir itself if there is none. The home directory is not
+// taken for a project of everything below it.
+func findProject(dir, home string) string {
+	for at := dir; ; at = filepath.Dir(at) {
+		if at == home && at != dir {
+			return dir
+		}
+		for _, mark := range []string{".git", ".hg", ".jj"} {
+			if _, err := os.Lstat(filepath.Join(at, mark)); err == nil {
+				return at
+			}
+		}
+		if at == filepath.Dir(at) {
+			return dir
+		}
+	}
+}
+
+// userDirectory returns the directory a variable names if it may hold the
+// user's decisions: it is absolute, the user's own and not inside the project.
+// Otherwise a checked-out repository could bring its own approvals.
+func userDirectory(named, fallback, project string) (string, error) {
+	if named == "" || !filepath.IsAbs(named) {
+		return fallback, nil
+	}
+	if inside(named, project) && !inside(fallback, project) {
+		return fallback, nil
+	}
+	for at := named; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("configuration directory %s: %w", named, err)
+		}
+		if !ownedByUser(info) {
+			return fallback, nil
+		}
+		return named, nil
+	}
+}
+
+// inside reports whether path lies in dir, following symbolic links as far as
+// both exist.
+func inside(path, dir string) bool {
+	rel, err := filepath.Rel(realPath(dir), realPath(path))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// realPath resolves the symbolic links of the longest part of path that exists.
+func realPath(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		return p
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(realPath(parent), filepath.Base(path))
+}

@@ -1,0 +1,237 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/discover"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+)
+
+// Snapshot is everything a host knows at one moment. It does not change once
+// made.
+type Snapshot struct {
+	Seq      uint64           `json:"seq"`                // grows with every change
+	Dir      string           `json:"dir"`                // the working directory
+	Project  string           `json:"project"`            // the project around it
+	Servers  []ServerStatus   `json:"servers"`            // sorted by name, then by precedence
+	Files    []SourceFile     `json:"files"`              // every file that was found
+	Problems []config.Problem `json:"problems,omitempty"` // of files as a whole
+}
+
+// SourceFile is one configuration file that was found, and what became of it.
+type SourceFile = discover.File
+
+// ServerStatus is one declaration of a server and where it stands.
+type ServerStatus struct {
+	Name   string       `json:"name"`
+	Title  string       `json:"title,omitempty"` // the name as its file spells it, where that differs
+	State  config.State `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+
+	InForce    bool           `json:"inForce"`              // this declaration stands for the name
+	ShadowedBy *config.Origin `json:"shadowedBy,omitempty"` // the declaration that comes before it
+	Why        string         `json:"why,omitempty"`        // the rule by which it does
+	SameAs     []string       `json:"sameAs,omitempty"`     // other servers that are the same connection
+	Skip       string         `json:"skip,omitempty"`       // why it can never be connected from here
+
+	Transport config.Transport `json:"transport"`
+	Target    string           `json:"target"` // command line or URL, masked
+	Origin    config.Origin    `json:"origin"`
+	Config    json.RawMessage  `json:"config"` // the entry, masked unless secrets were asked for
+
+	Variables []string         `json:"variables,omitempty"` // host variables it refers to
+	Unset     []string         `json:"unset,omitempty"`     // those it needs that are not set
+	Executes  []string         `json:"executes,omitempty"`  // commands that would run to obtain a value
+	Problems  []config.Problem `json:"problems,omitempty"`
+
+	// Server is the entry as configured, secrets and all, for programs that
+	// embed the host.
+	Server config.Server `json:"-"`
+
+	entry    config.Entry
+	hash     string // approval hash, for entries of a project
+	approved bool   // an approval matches it
+}
+
+// Servers returns every declaration of every server, shadowed ones included,
+// sorted by name and then by precedence.
+func (h *Host) Servers() []ServerStatus { return h.Snapshot().Servers }
+
+// Snapshot returns what the host knows now.
+func (h *Host) Snapshot() Snapshot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snap
+}
+
+// Server returns the declaration that stands for a name, or for the name as its
+// file spells it.
+func (h *Host) Server(name string) (ServerStatus, error) {
+	return h.Snapshot().find(name)
+}
+
+func (s Snapshot) find(name string) (ServerStatus, error) {
+	if name == "" {
+		return ServerStatus{}, errorf(KindNotFound, "Server name required.")
+	}
+	var names []string
+	for _, st := range s.Servers {
+		if st.Name == name && st.InForce {
+			return st, nil
+		}
+		if st.InForce {
+			names = append(names, st.Name)
+		}
+	}
+	for _, st := range s.Servers {
+		if st.Title == name && st.InForce {
+			return st, nil
+		}
+	}
+	for _, st := range s.Servers { // recognised but never connected
+		if st.Name == name || st.Title == name {
+			return st, nil
+		}
+	}
+	err := errorf(KindNotFound, "No MCP server named %q.", name)
+	switch {
+	case len(names) == 0:
+		return ServerStatus{}, err.hint("No servers are configured; `patchbay add` adds one.")
+	case nearest(name, names) != "":
+		return ServerStatus{}, err.hint("Did you mean %q? `patchbay list` shows all %d.", nearest(name, names), len(names))
+	case len(names) > 12:
+		return ServerStatus{}, err.hint("`patchbay list` shows the %d that are configured.", len(names))
+	}
+	return ServerStatus{}, err.hint("Configured: %s", joinNames(names))
+}
+
+// Reload reads all configuration again. If a file that was good before cannot
+// be read now, FailOnInvalid makes that an error; otherwise it is reported in
+// the snapshot.
+func (h *Host) Reload(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reload(ctx)
+}
+
+func (h *Host) reload(ctx context.Context) error {
+	settings, problems := h.readSettings()
+	scan := h.scan
+	scan.Disabled = settings.Discovery.DisabledProviders
+	found := discover.Scan(ctx, scan)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	approvals, err := h.readApprovals()
+	if err != nil {
+		return err
+	}
+	var candidates []config.Candidate
+	hashes := map[string]string{} // by origin, which no two entries share
+	for _, e := range found.Entries {
+		c := config.Candidate{Entry: e}
+		hash := ""
+		if e.Origin.Project != "" {
+			hash = policy.ApprovalHash(h.launch(e))
+			hashes[originKey(e.Origin)] = hash
+		}
+		c.State, c.Reason, c.Untrusted = stand(e, hash, approvals, found)
+		candidates = append(candidates, c)
+	}
+	snap := Snapshot{
+		Seq: h.snap.Seq + 1, Dir: h.opts.Dir, Project: h.places.project,
+		Servers: []ServerStatus{}, Files: found.Files, Problems: append(problems, found.Problems...),
+	}
+	for _, m := range config.Merge(candidates) {
+		snap.Servers = append(snap.Servers, h.status(m, hashes[originKey(m.Entry.Origin)]))
+	}
+	if h.opts.FailOnInvalid {
+		if bad := snap.errors(); len(bad) > 0 {
+			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
+		}
+	}
+	h.snap = snap
+	return nil
+}
+
+func originKey(o config.Origin) string { return o.File + "\x00" + o.Pointer + "\x00" + o.Provider }
+
+// stand decides where an entry stands before any connection.
+func stand(e config.Entry, hash string, approvals policy.Approvals, found discover.Result) (state config.State, reason string, untrusted bool) {
+	trust, why := policy.Trust(e, hash, approvals)
+	untrusted = e.Origin.Project != "" && trust != config.Pending
+	switch {
+	case !e.Valid():
+		return config.Failed, firstError(e.Problems), untrusted
+	case slices.Contains(found.DisabledServers, e.Name):
+		return config.Disabled, "disabled by you", untrusted
+	case trust == config.Disabled:
+		return trust, why, untrusted
+	case !e.Enabled() && !slices.Contains(found.EnabledServers, e.Name):
+		if e.Off != "" {
+			return config.Disabled, e.Off, untrusted
+		}
+		return config.Disabled, "disabled in its file", untrusted
+	default:
+		return trust, why, untrusted
+	}
+}
+
+func firstError(problems []config.Problem) string {
+	for _, p := range problems {
+		if p.Severity == config.SeverityError {
+			return p.Message
+		}
+	}
+	return ""
+}
+
+func (h *Host) status(m config.Merged, hash string) ServerStatus {
+	e := m.Entry
+	s := ServerStatus{
+		Name: e.Name, Title: e.Title, State: m.State, Reason: m.Reason,
+		InForce: m.InForce, ShadowedBy: m.ShadowedBy, Why: m.Why, SameAs: m.SameAs, Skip: e.Skip,
+		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin,
+		Config: config.MarshalMasked(e.Server), Executes: e.Executes, Problems: e.Problems,
+		Server: e.Server, entry: e, hash: hash, approved: hash != "" && !m.Untrusted,
+	}
+	s.Variables = config.References(e.Server, e.Dialect)
+	s.Unset = config.Unset(e.Server, e.Dialect, h.vars())
+	return s
+}
+
+// WithSecrets returns the snapshot with every configuration in clear.
+func (s Snapshot) WithSecrets() Snapshot {
+	s.Servers = slices.Clone(s.Servers)
+	for i := range s.Servers {
+		s.Servers[i].Config = config.EncodeServer(s.Servers[i].Server)
+	}
+	return s
+}
+
+// errors collects the problems that make something unusable.
+func (s Snapshot) errors() []config.Problem {
+	var bad []config.Problem
+	add := func(problems []config.Problem) {
+		for _, p := range problems {
+			if p.Severity == config.SeverityError {
+				bad = append(bad, p)
+			}
+		}
+	}
+	add(s.Problems)
+	for _, st := range s.Servers {
+		add(st.Problems)
+	}
+	return bad
+}
+
+// vars is what placeholders in the host's entries stand for.
+func (h *Host) vars() config.Vars {
+	return config.Vars{Lookup: h.opts.lookup, WorkspaceRoot: h.places.project, Home: h.opts.Home, OS: runtime.GOOS}
+}
