@@ -1,0 +1,268 @@
+// Package control is the one road from a face of Patchbay to its host: HTTP and
+// JSON, a route for each method of patchbay.Host, and beside each route the
+// client method that calls it, so that the two cannot drift apart.
+//
+// Handler serves a host; Client calls one. InProcess joins the two in memory,
+// for a command that runs its own host. The types on the wire are the host's
+// own: there is no second model.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// maxBody bounds a request and a response.
+const maxBody = 64 << 20
+
+// Handler serves the host's operations. A request that a browser made on behalf
+// of a page is refused: nothing here is for pages.
+func Handler(h *patchbay.Host) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, op := range map[string]operation{
+		"GET /v1/snapshot":                snapshot,
+		"GET /v1/servers/{name}":          server,
+		"POST /v1/servers":                add,
+		"POST /v1/servers/{name}/remove":  remove,
+		"POST /v1/servers/{name}/enabled": setEnabled,
+		"GET /v1/servers/{name}/approval": approval,
+		"POST /v1/servers/{name}/approve": approve,
+		"POST /v1/servers/{name}/reject":  reject,
+		"POST /v1/project/choices/reset":  resetProjectChoices,
+		"POST /v1/import":                 importServers,
+		"POST /v1/reload":                 reload,
+	} {
+		mux.Handle(pattern, serve(h, op))
+	}
+	return refusePages(mux)
+}
+
+// operation answers one request with a value that becomes the JSON body.
+type operation func(h *patchbay.Host, r *http.Request) (any, error)
+
+func serve(h *patchbay.Host, op operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		result, err := op(h, r)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if err != nil {
+			e, ok := errors.AsType[*patchbay.Error](err)
+			if !ok {
+				e = &patchbay.Error{Message: err.Error()}
+			}
+			w.WriteHeader(statusOf(e.Kind))
+			result = e
+		}
+		// The client may be gone; there is nobody to tell.
+		_ = json.NewEncoder(w).Encode(result)
+	})
+}
+
+func statusOf(k patchbay.Kind) int {
+	switch k {
+	case patchbay.KindConfigInvalid:
+		return http.StatusUnprocessableEntity
+	case patchbay.KindNotFound, patchbay.KindToolNotFound:
+		return http.StatusNotFound
+	case patchbay.KindDenied:
+		return http.StatusForbidden
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+func refusePages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+			http.Error(w, "requests from web pages are refused", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Client calls a host through its handler. Its zero value is not usable: make
+// one with InProcess.
+type Client struct {
+	transport http.RoundTripper
+}
+
+// call sends one request and decodes the answer into result.
+func (c *Client) call(ctx context.Context, method, path string, body, result any) error {
+	r, w := io.Pipe()
+	if body == nil {
+		w.Close()
+	} else {
+		go func() { w.CloseWithError(json.NewEncoder(w).Encode(body)) }()
+	}
+	defer r.Close() // ends the encoder if nobody read
+	req, err := http.NewRequestWithContext(ctx, method, "http://patchbay"+path, r)
+	if err != nil {
+		return err
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(io.LimitReader(resp.Body, maxBody))
+	if resp.StatusCode != http.StatusOK {
+		e := &patchbay.Error{}
+		if err := dec.Decode(e); err != nil {
+			return errors.New("control: " + resp.Status)
+		}
+		return e
+	}
+	return dec.Decode(result)
+}
+
+func decode[T any](r *http.Request) (T, error) {
+	var v T
+	err := json.NewDecoder(r.Body).Decode(&v)
+	return v, err
+}
+
+// none is the answer of operations that return nothing.
+type none struct{}
+
+func serverPath(name, verb string) string { return "/v1/servers/" + url.PathEscape(name) + verb }
+
+// Snapshot returns what the host knows now; secrets are masked unless asked for.
+func (c *Client) Snapshot(ctx context.Context, secrets bool) (s patchbay.Snapshot, err error) {
+	return s, c.call(ctx, "GET", "/v1/snapshot?secrets="+strconv.FormatBool(secrets), nil, &s)
+}
+
+func snapshot(h *patchbay.Host, r *http.Request) (any, error) {
+	s := h.Snapshot()
+	if r.FormValue("secrets") == "true" {
+		s = s.WithSecrets()
+	}
+	return s, nil
+}
+
+// Server returns the declaration that stands for a name.
+func (c *Client) Server(ctx context.Context, name string, secrets bool) (s patchbay.ServerStatus, err error) {
+	return s, c.call(ctx, "GET", serverPath(name, "?secrets="+strconv.FormatBool(secrets)), nil, &s)
+}
+
+func server(h *patchbay.Host, r *http.Request) (any, error) {
+	s, err := h.Server(r.PathValue("name"))
+	if err == nil && r.FormValue("secrets") == "true" {
+		s.Config = config.EncodeServer(s.Server)
+	}
+	return s, err
+}
+
+// Add writes a new server into one of Patchbay's own files.
+func (c *Client) Add(ctx context.Context, req patchbay.AddRequest) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", "/v1/servers", req, &ch)
+}
+
+func add(h *patchbay.Host, r *http.Request) (any, error) {
+	req, err := decode[patchbay.AddRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.Add(r.Context(), req)
+}
+
+// Remove deletes a server from the file that declares it.
+func (c *Client) Remove(ctx context.Context, req patchbay.RemoveRequest) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath(req.Name, "/remove"), req, &ch)
+}
+
+func remove(h *patchbay.Host, r *http.Request) (any, error) {
+	req, err := decode[patchbay.RemoveRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.Remove(r.Context(), req)
+}
+
+// SetEnabled switches a server on or off.
+func (c *Client) SetEnabled(ctx context.Context, name string, on bool) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath(name, "/enabled"), on, &ch)
+}
+
+func setEnabled(h *patchbay.Host, r *http.Request) (any, error) {
+	on, err := decode[bool](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.SetEnabled(r.Context(), r.PathValue("name"), on)
+}
+
+// Approval returns what approving a server would mean.
+func (c *Client) Approval(ctx context.Context, name string) (a patchbay.ApprovalRequest, err error) {
+	return a, c.call(ctx, "GET", serverPath(name, "/approval"), nil, &a)
+}
+
+func approval(h *patchbay.Host, r *http.Request) (any, error) {
+	return h.Approval(r.PathValue("name"))
+}
+
+// Approve records that a server may be used as the hash describes it.
+func (c *Client) Approve(ctx context.Context, name, hash string) error {
+	return c.call(ctx, "POST", serverPath(name, "/approve"), hash, &none{})
+}
+
+func approve(h *patchbay.Host, r *http.Request) (any, error) {
+	hash, err := decode[string](r)
+	if err != nil {
+		return nil, err
+	}
+	return none{}, h.Approve(r.Context(), r.PathValue("name"), hash)
+}
+
+// Reject records that a server must not be used as the hash describes it.
+func (c *Client) Reject(ctx context.Context, name, hash string) error {
+	return c.call(ctx, "POST", serverPath(name, "/reject"), hash, &none{})
+}
+
+func reject(h *patchbay.Host, r *http.Request) (any, error) {
+	hash, err := decode[string](r)
+	if err != nil {
+		return nil, err
+	}
+	return none{}, h.Reject(r.Context(), r.PathValue("name"), hash)
+}
+
+// ResetProjectChoices forgets every approval and rejection of the project.
+func (c *Client) ResetProjectChoices(ctx context.Context) (forgotten int, err error) {
+	return forgotten, c.call(ctx, "POST", "/v1/project/choices/reset", nil, &forgotten)
+}
+
+func resetProjectChoices(h *patchbay.Host, r *http.Request) (any, error) {
+	return h.ResetProjectChoices(r.Context())
+}
+
+// Import copies the servers of a product into a file of Patchbay's own.
+func (c *Client) Import(ctx context.Context, req patchbay.ImportRequest) (ch []patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", "/v1/import", req, &ch)
+}
+
+func importServers(h *patchbay.Host, r *http.Request) (any, error) {
+	req, err := decode[patchbay.ImportRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.Import(r.Context(), req)
+}
+
+// Reload reads all configuration again.
+func (c *Client) Reload(ctx context.Context) error {
+	return c.call(ctx, "POST", "/v1/reload", nil, &none{})
+}
+
+func reload(h *patchbay.Host, r *http.Request) (any, error) {
+	return none{}, h.Reload(r.Context())
+}
