@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+// app is one run of the program: its environment and the flags every command
+// shares.
+type app struct {
+	env Env
+	in  *bufio.Reader
+
+	json, quiet, noColor           bool
+	mcpConfig                      []string
+	strictMCPConfig, failOnInvalid bool
+}
+
+func newApp(env Env) *app { return &app{env: env, in: bufio.NewReader(env.Stdin)} }
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "patchbay",
+		Short: "A patch bay for agents' tools",
+		Long: `Patchbay finds the MCP servers configured in any product on this machine,
+shows where each comes from, and lets you add, change and approve them.`,
+		Example: `  patchbay list                          every server, and where it stands
+  patchbay add files -- npx -y @acme/files ~/notes
+  patchbay add docs https://docs.example.com/mcp
+  patchbay doctor                        everything that is wrong, and where`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetOut(a.env.Stdout)
+	root.SetErr(a.env.Stderr)
+	root.SetIn(a.env.Stdin)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef(cmd.CommandPath(), "%v", err)
+	})
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON with a stable schema")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
+	flags.BoolVar(&a.noColor, "no-color", false, "print no colours (also: NO_COLOR)")
+	flags.StringArrayVar(&a.mcpConfig, "mcp-config", nil, "read servers from this `file` too, trusted like your own (repeatable)")
+	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "read the --mcp-config files and nothing else")
+	flags.BoolVar(&a.failOnInvalid, "fail-on-invalid", false, "fail if any entry or file is invalid")
+	root.AddCommand(
+		a.addCommand(), a.addJSONCommand(), a.listCommand(), a.getCommand(), a.removeCommand(),
+		a.enableCommand(), a.disableCommand(), a.importCommand(),
+		a.approveCommand(), a.rejectCommand(), a.resetCommand(),
+		a.doctorCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	message := fmt.Sprintf("unknown command %q", name)
+	if s := root.SuggestionsFor(name); len(s) > 0 {
+		message += fmt.Sprintf("; did you mean %q?", s[0])
+	}
+	return &usageError{message: message, command: root.CommandPath()}
+}
+
+// exactly demands that a command gets just the arguments it names.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usagef(cmd.CommandPath(), "missing argument: %s", names[len(args)])
+		case len(args) > len(names):
+			return usagef(cmd.CommandPath(), "unexpected argument: %q", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// atLeastOne demands one argument or more.
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef(cmd.CommandPath(), "missing argument: %s", name)
+		}
+		return nil
+	}
+}
+
+// open returns a client of a host for this directory.
+func (a *app) open(ctx context.Context) (*control.Client, func(), error) {
+	if a.strictMCPConfig && len(a.mcpConfig) == 0 {
+		return nil, nil, usagef("patchbay", "--strict-mcp-config needs at least one --mcp-config FILE")
+	}
+	h, err := patchbay.Open(ctx, patchbay.Options{
+		Dir: a.env.Dir, Home: a.env.Home, Environ: a.env.Environ, Now: a.env.Now,
+		Files: a.mcpConfig, StrictConfig: a.strictMCPConfig, FailOnInvalid: a.failOnInvalid,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return control.InProcess(h), func() { _ = h.Close() }, nil
+}
+
+// withClient runs a command's work with an open client.
+func (a *app) withClient(ctx context.Context, work func(*control.Client) error) error {
+	c, closeHost, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeHost()
+	return work(c)
+}
+
+// print writes the result of a command: as JSON if asked for, else with text,
+// unless the run is to be quiet.
+func (a *app) print(result any, text func(p *printer)) error {
+	if a.json {
+		enc := json.NewEncoder(a.env.Stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(result)
+	}
+	if a.quiet {
+		return nil
+	}
+	p := a.printer()
+	text(p)
+	_, err := io.WriteString(a.env.Stdout, p.String())
+	return err
+}
+
+// printError writes an error as `patchbay: what happened`, its details and a
+// hint; as JSON on standard output if the run prints JSON.
+func (a *app) printError(err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
+	e, ok := errors.AsType[*patchbay.Error](err)
+	if !ok {
+		e = &patchbay.Error{Message: err.Error()}
+	}
+	usage, isUsage := errors.AsType[*usageError](err)
+	if isUsage {
+		e.Kind, e.Hint = "usage", fmt.Sprintf("Run `%s --help` for usage.", usage.command)
+	}
+	if a.json {
+		_ = a.print(map[string]any{"error": e}, nil)
+		return
+	}
+	fmt.Fprintf(a.env.Stderr, "patchbay: %s\n", config.Escape(e.Message))
+	for _, p := range e.Problems {
+		fmt.Fprintf(a.env.Stderr, "  %s\n", config.Escape(p.String()))
+		if p.Hint != "" {
+			fmt.Fprintf(a.env.Stderr, "    %s\n", config.Escape(p.Hint))
+		}
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(a.env.Stderr, "%s\n", config.Escape(e.Hint))
+	}
+}
+
+// ask prints a question on standard error and reads one line. The end of the
+// input counts as an empty answer.
+func (a *app) ask(question string) (string, error) {
+	fmt.Fprint(a.env.Stderr, question)
+	line, err := a.in.ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		fmt.Fprintln(a.env.Stderr)
+		err = nil
+	}
+	return strings.TrimSpace(line), err
+}
+
+// confirm asks for a yes; anything else is a no.
+func (a *app) confirm(question string) (bool, error) {
+	answer, err := a.ask(question + " [y/N] ")
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
+}
+
+// serverNames completes the names of configured servers.
+func (a *app) serverNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, closeHost, err := a.open(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer closeHost()
+	snap, err := c.Snapshot(cmd.Context(), false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, s := range snap.Servers {
+		if s.InForce {
+			names = append(names, s.Name+"\t"+s.Origin.Product)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// oneServerName completes the first argument only.
+func (a *app) oneServerName(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.serverNames(cmd, args, word)
+}

@@ -1,0 +1,17 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *app) disableCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "disable <name>...",
+		Short: "Switch servers off",
+		Long: `Switch servers off. A disabled server keeps its name: another declaration of the
+same name does not take its place. For a server of another product the switch is
+kept in Patchbay's own file: the product's file does not change.`,
+		Example:           `  patchbay disable github`,
+		Args:              atLeastOne("name"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.setEnabled(cmd, args, false) },
+		ValidArgsFunction: a.serverNames,
+	}
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+func (a *app) enableCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "enable <name>...",
+		Short: "Switch servers on",
+		Long: `Switch servers on. For a server of another product the switch is kept in
+Patchbay's own file: the product's file does not change.`,
+		Example:           `  patchbay enable github`,
+		Args:              atLeastOne("name"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.setEnabled(cmd, args, true) },
+		ValidArgsFunction: a.serverNames,
+	}
+}
+
+// setEnabled switches each of the servers, stopping at the first that cannot be.
+func (a *app) setEnabled(cmd *cobra.Command, names []string, on bool) error {
+	return a.withClient(cmd.Context(), func(c *control.Client) error {
+		changes := make([]patchbay.Change, 0, len(names))
+		for _, name := range names {
+			change, err := c.SetEnabled(cmd.Context(), name, on)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, change)
+		}
+		return a.print(changes, func(p *printer) {
+			for _, ch := range changes {
+				p.change(ch)
+			}
+		})
+	})
+}

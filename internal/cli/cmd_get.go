@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+func (a *app) getCommand() *cobra.Command {
+	var showSecrets bool
+	cmd := &cobra.Command{
+		Use:   "get <name>",
+		Short: "Show one server in full",
+		Long: `Show one server: where it stands and why, where it is declared, its
+configuration with secrets masked, the variables it needs, and other
+declarations of the same name. Nothing is started or contacted.`,
+		Example: `  patchbay get github
+  patchbay get github --json --show-secrets`,
+		Args: exactly("name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(cmd.Context(), func(c *control.Client) error {
+				s, err := c.Server(cmd.Context(), args[0], showSecrets)
+				if err != nil {
+					return err
+				}
+				snap, err := c.Snapshot(cmd.Context(), false)
+				if err != nil {
+					return err
+				}
+				return a.print(s, func(p *printer) { p.server(s, snap.Servers) })
+			})
+		},
+		ValidArgsFunction: a.oneServerName,
+	}
+	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask secrets")
+	return cmd
+}
+
+func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
+	field := func(name, value string) {
+		if value != "" {
+			p.line("%s %s", name+":"+strings.Repeat(" ", 11-len(name)), value)
+		}
+	}
+	title := s.Name
+	if s.Title != "" {
+		title += " (" + s.Title + ")"
+	}
+	field("Name", title)
+	state := stateCell(s)
+	p.line("State:       "+p.paint("%s", state.style)+"%s", state.text, note(s.Reason+s.Skip))
+	field("Type", string(s.Transport))
+	field("Product", s.Origin.Product+" ("+string(s.Origin.Scope)+" scope)")
+	field("Declared at", p.place(s.Origin))
+	field("Also read by", strings.Join(s.Origin.AlsoReadBy, ", "))
+	field("Same as", strings.Join(s.SameAs, ", "))
+	field("Variables", strings.Join(s.Variables, ", "))
+	field("Not set", strings.Join(s.Unset, ", "))
+	for _, e := range s.Executes {
+		field("Executes", e)
+	}
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, s.Config, "  ", "  ") == nil {
+		p.line("Config:")
+		for _, l := range strings.Split(pretty.String(), "\n") {
+			p.line("  %s", strings.TrimPrefix(l, "  "))
+		}
+	}
+	p.problems(s.Problems)
+	for _, o := range all {
+		if o.Name == s.Name && o.ShadowedBy != nil {
+			p.line("Shadows:     %s: %s", p.place(o.Origin), o.Why)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	var sources, all, showSecrets bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "Show every server and where it stands",
+		Long: `Show every MCP server that any product on this machine declares, for the
+current directory. Nothing is started or contacted.
+
+A server from a project's files is "needs-approval" until you approve it. One
+that another declaration of the same name comes before is shown with --all.`,
+		Example: `  patchbay list
+  patchbay list --sources      product, scope, file and line of each
+  patchbay list --all --json   everything, for scripts`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *control.Client) error {
+				snap, err := c.Snapshot(cmd.Context(), showSecrets)
+				if err != nil {
+					return err
+				}
+				hidden := 0
+				if !all {
+					n := len(snap.Servers)
+					snap.Servers = slices.DeleteFunc(snap.Servers, func(s patchbay.ServerStatus) bool { return s.ShadowedBy != nil })
+					hidden = n - len(snap.Servers)
+				}
+				return a.print(snap, func(p *printer) { p.list(snap, sources, hidden) })
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&sources, "sources", false, "show product, scope, file and line of each")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "show shadowed declarations too")
+	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask secrets in --json")
+	return cmd
+}
+
+func (p *printer) list(snap patchbay.Snapshot, sources bool, hidden int) {
+	if len(snap.Servers) == 0 {
+		p.line("No MCP servers found. `patchbay add <name> -- <command>` adds one.")
+	} else if sources {
+		p.sourceTable(snap.Servers)
+	} else {
+		p.serverTable(snap.Servers)
+	}
+	p.footnotes(snap, hidden)
+}
+
+func (p *printer) serverTable(servers []patchbay.ServerStatus) {
+	rows := make([][]cell, 0, len(servers))
+	for _, s := range servers {
+		rows = append(rows, []cell{
+			{text: s.Name}, stateCell(s), {text: string(s.Transport)},
+			{text: fmt.Sprintf("%s (%s)", s.Origin.Product, s.Origin.Scope)}, {text: s.Target, style: dim},
+		})
+	}
+	p.table([]string{"NAME", "STATE", "TYPE", "FROM", "TARGET"}, rows)
+}
+
+func (p *printer) sourceTable(servers []patchbay.ServerStatus) {
+	rows := make([][]cell, 0, len(servers))
+	for _, s := range servers {
+		rows = append(rows, []cell{
+			{text: s.Name}, stateCell(s), {text: s.Origin.Product}, {text: string(s.Origin.Scope)}, {text: p.place(s.Origin)},
+		})
+	}
+	p.table([]string{"NAME", "STATE", "PRODUCT", "SCOPE", "DECLARED AT"}, rows)
+}
+
+// footnotes says what the table cannot: why something is off, and what to do.
+func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
+	wrong := 0
+	for _, pr := range snap.Problems {
+		if pr.Severity != config.SeverityNote {
+			wrong++
+		}
+	}
+	var approvals []string
+	for _, s := range snap.Servers {
+		if s.State == config.NeedsApproval && s.ShadowedBy == nil && s.Skip == "" {
+			approvals = append(approvals, s.Name)
+		}
+		for _, pr := range s.Problems {
+			if pr.Severity != config.SeverityNote && s.ShadowedBy == nil {
+				wrong++
+			}
+		}
+	}
+	if len(approvals)+hidden+wrong > 0 {
+		p.line("")
+	}
+	if len(approvals) > 0 {
+		slices.Sort(approvals)
+		approvals = slices.Compact(approvals)
+		p.line("%s approval before use: patchbay approve %s", count(len(approvals), "server needs", "servers need"), approvals[0])
+	}
+	if hidden > 0 {
+		p.line("%s shadowed by another of the same name: patchbay list --all", count(hidden, "declaration is", "declarations are"))
+	}
+	if wrong > 0 {
+		p.line("%s found: patchbay doctor", count(wrong, "problem", "problems"))
+	}
+}
+
+// count renders a number with the noun in its form.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+func (a *app) rejectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reject <name>...",
+		Short: "Refuse servers of this project",
+		Long: `Refuse a server from this project's files: it stays switched off for you and you
+are not asked again, unless the entry changes.`,
+		Example: `  patchbay reject files`,
+		Args:    atLeastOne("name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(cmd.Context(), func(c *control.Client) error {
+				for _, name := range args {
+					req, err := c.Approval(cmd.Context(), name)
+					if err != nil {
+						return err
+					}
+					if err := c.Reject(cmd.Context(), name, req.Hash); err != nil {
+						return err
+					}
+					err = a.print(decision{req.Name, "rejected", req.Hash}, func(p *printer) { p.line("Rejected %q.", req.Name) })
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+		ValidArgsFunction: a.serverNames,
+	}
+}

@@ -1,0 +1,56 @@
+// Package cli is the command line of Patchbay: one file per command. A command
+// parses its flags, calls a control.Client and prints what comes back; whatever
+// is more than that belongs to the host.
+//
+// The process enters through Env and nowhere else: no other package reads
+// arguments, environment or standard streams.
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Env is everything a command knows of the process it runs in.
+type Env struct {
+	Args    []string // without the program's name
+	Environ []string
+	Dir     string // working directory; empty means unknown
+	Home    string // empty means unknown
+	Now     func() time.Time
+
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+
+	Interactive bool // both standard input and standard error are a terminal
+	Colorful    bool // standard output is a terminal
+}
+
+// Process returns the environment of this process.
+func Process() Env {
+	dir, _ := os.Getwd()
+	home, _ := os.UserHomeDir()
+	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	return Env{
+		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Home: home, Now: time.Now,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
+		Colorful:    isTerminal(os.Stdout),
+	}
+}
+
+// Main runs the command that the arguments name and returns its exit code.
+func Main(ctx context.Context, env Env) int {
+	a := newApp(env)
+	root := a.rootCommand()
+	root.SetArgs(env.Args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		a.printError(err)
+	}
+	return exitCode(err)
+}

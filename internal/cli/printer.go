@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// printer collects the text of a command. Whatever comes from a file is
+// escaped, so that no configuration can steer the terminal.
+type printer struct {
+	strings.Builder
+	color     bool
+	home, dir string
+}
+
+func (a *app) printer() *printer {
+	noColor := a.noColor || a.lookup("NO_COLOR") != "" || a.lookup("TERM") == "dumb"
+	return &printer{color: a.env.Colorful && !noColor, home: a.env.Home, dir: a.env.Dir}
+}
+
+func (a *app) lookup(name string) string {
+	for i := len(a.env.Environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(a.env.Environ[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// line writes one line; arguments are escaped.
+func (p *printer) line(format string, args ...any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = config.Escape(s)
+		}
+	}
+	fmt.Fprintf(p, format+"\n", args...)
+}
+
+type style string
+
+const (
+	plain  style = ""
+	dim    style = "2"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+	bold   style = "1"
+)
+
+func (p *printer) paint(s string, st style) string {
+	if !p.color || st == plain {
+		return s
+	}
+	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
+}
+
+// cell is one field of a table.
+type cell struct {
+	text  string
+	style style
+}
+
+// table writes rows in columns; the last column is not padded.
+func (p *printer) table(header []string, rows [][]cell) {
+	widths := make([]int, len(header))
+	all := [][]cell{nil}
+	for i, h := range header {
+		all[0] = append(all[0], cell{h, bold})
+		widths[i] = len(h)
+	}
+	for _, row := range rows {
+		escaped := make([]cell, len(row))
+		for i, c := range row {
+			escaped[i] = cell{config.Escape(c.text), c.style}
+			widths[i] = max(widths[i], utf8.RuneCountInString(escaped[i].text))
+		}
+		all = append(all, escaped)
+	}
+	for _, row := range all {
+		for i, c := range row {
+			p.WriteString(p.paint(c.text, c.style))
+			if i < len(row)-1 {
+				p.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
+			}
+		}
+		p.WriteByte('\n')
+	}
+}
+
+// path shortens a path for reading: relative to the working directory, or to
+// the home directory.
+func (p *printer) path(path string) string {
+	const separator = string(filepath.Separator)
+	if rest, ok := strings.CutPrefix(path, p.dir+separator); ok && p.dir != "" && p.dir != p.home {
+		return rest
+	}
+	if rest, ok := strings.CutPrefix(path, p.home+separator); ok && p.home != "" {
+		return "~" + separator + rest
+	}
+	return path
+}
+
+// place renders where an entry is declared.
+func (p *printer) place(o config.Origin) string {
+	if o.Line == 0 {
+		return p.path(o.File)
+	}
+	return fmt.Sprintf("%s:%d", p.path(o.File), o.Line)
+}
+
+// stateCell renders the state of a declaration, always as a word.
+func stateCell(s patchbay.ServerStatus) cell {
+	switch {
+	case s.Skip != "":
+		return cell{"skipped", dim}
+	case s.ShadowedBy != nil:
+		return cell{"shadowed", dim}
+	}
+	switch s.State {
+	case config.Connected:
+		return cell{string(s.State), green}
+	case config.Failed:
+		return cell{string(s.State), red}
+	case config.NeedsApproval, config.NeedsAuth:
+		return cell{string(s.State), yellow}
+	case config.Disabled:
+		return cell{string(s.State), dim}
+	}
+	return cell{string(s.State), plain}
+}
+
+// problems lists what is wrong, with places and hints.
+func (p *printer) problems(problems []config.Problem) {
+	for _, pr := range problems {
+		pr.File = p.path(pr.File)
+		st := yellow
+		if pr.Severity == config.SeverityError {
+			st = red
+		}
+		if pr.Severity == config.SeverityNote {
+			st = dim
+		}
+		p.line("  "+p.paint("%s", st)+" %s", string(pr.Severity)+":", pr.String())
+		if pr.Hint != "" {
+			p.line("    %s", pr.Hint)
+		}
+	}
+}
+
+// changes reports what was done to which file.
+func (p *printer) change(c patchbay.Change) {
+	verb := strings.ToUpper(c.Action[:1]) + c.Action[1:]
+	if c.DryRun && c.Action == "imported" {
+		verb = "Would import"
+	}
+	p.line("%s %q (%s scope)%s", verb, c.Name, string(c.Scope), note(c.Note))
+	if c.Action != "unchanged" && !c.DryRun {
+		p.line("File modified: %s", p.path(c.File))
+	}
+}
+
+func note(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}

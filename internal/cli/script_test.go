@@ -1,0 +1,65 @@
+package cli_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/patchbay-mcp/patchbay/internal/cli"
+)
+
+var update = flag.Bool("update", false, "rewrite expected output")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"patchbay": func() { os.Exit(cli.Main(context.Background(), cli.Process())) },
+	})
+}
+
+// TestScripts runs the commands as a person would. Each script starts in an
+// empty project, $WORK/home/project, with an otherwise empty home, $WORK/home.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			project := filepath.Join(home, "project")
+			for _, dir := range []string{home, filepath.Join(project, ".git")} {
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					return err
+				}
+			}
+			env.Setenv("HOME", home)
+			env.Setenv("PROJECT", project)
+			env.Cd = project
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"mode": checkMode,
+		},
+	})
+}
+
+// checkMode compares the permission bits of a file: mode 0600 file.
+func checkMode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mode 0600 file")
+	}
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := "0" + octal(info.Mode().Perm()); got != args[0] {
+		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
+	}
+}
+
+func octal(m os.FileMode) string {
+	const digits = "01234567"
+	return string([]byte{digits[m>>6&7], digits[m>>3&7], digits[m&7]})
+}

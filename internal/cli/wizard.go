@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+// addWizard asks for what `add` would have been told, one line at a time. Each
+// answer is checked before the next question.
+func (a *app) addWizard(ctx context.Context) error {
+	fmt.Fprintln(a.env.Stderr, "Add an MCP server. An empty line takes the answer in brackets; Ctrl-C leaves.")
+	w := wizard{app: a}
+	name := w.until("Name: ", "", func(s string) error { return config.CheckName(s) })
+	target := w.until("Command line or URL: ", "", func(s string) error {
+		if s == "" {
+			return fmt.Errorf("a command or a URL is needed")
+		}
+		_, err := splitCommand(s)
+		return err
+	})
+	var s config.Server
+	if isURL(target) {
+		s.URL = target
+		s.Type = config.Transport(w.until("Type, http or sse [http]: ", "http", oneOf("http", "sse")))
+		s.Headers = w.pairs("Header as \"Key: value\", empty for none: ", ":=", "-H", `"Key: value"`)
+	} else if words, err := splitCommand(target); err == nil && len(words) > 0 {
+		s.Type, s.Command, s.Args = config.Stdio, words[0], words[1:]
+		s.Env = w.pairs("Environment variable as KEY=value, empty for none: ", "=", "-e", "KEY=value")
+	}
+	scope := w.until("Scope, local (this project), user (all projects) or project (shared) [local]: ", "local", oneOf("local", "user", "project"))
+	if w.err != nil {
+		return w.err
+	}
+	fmt.Fprintf(a.env.Stderr, "\n%s\n  %s\n", config.Escape(name), config.Escape(s.Target()))
+	if ok, err := a.confirm("Add it?"); err != nil || !ok {
+		if err == nil {
+			err = &patchbay.Error{Kind: patchbay.KindDenied, Message: "Nothing was added."}
+		}
+		return err
+	}
+	return a.withClient(ctx, func(c *control.Client) error {
+		change, err := c.Add(ctx, patchbay.AddRequest{Name: name, Scope: config.Scope(scope), Server: config.EncodeServer(s)})
+		if err != nil {
+			return err
+		}
+		return a.print(change, func(p *printer) { p.change(change) })
+	})
+}
+
+// wizard asks questions until one fails to be answered at all.
+type wizard struct {
+	app *app
+	err error
+}
+
+// until repeats a question until the answer is acceptable.
+func (w *wizard) until(question, fallback string, check func(string) error) string {
+	const most = 5 // a script on the other end of the terminal must not loop
+	for range most {
+		if w.err != nil {
+			return ""
+		}
+		answer, err := w.app.ask(question)
+		if err != nil {
+			w.err = err
+			return ""
+		}
+		if answer == "" {
+			answer = fallback
+		}
+		if err = check(answer); err == nil {
+			return answer
+		}
+		fmt.Fprintf(w.app.env.Stderr, "  %s\n", config.Escape(err.Error()))
+	}
+	if w.err == nil {
+		w.err = &usageError{message: "no usable answer", command: "patchbay add"}
+	}
+	return ""
+}
+
+// pairs asks for keys and values until an empty line.
+func (w *wizard) pairs(question, separators, flag, want string) map[string]config.Secret {
+	all := map[string]config.Secret{}
+	for {
+		answer := w.until(question, "", func(s string) error {
+			if s == "" {
+				return nil
+			}
+			_, err := pairs([]string{s}, separators, flag, want)
+			return err
+		})
+		if answer == "" || w.err != nil {
+			return all
+		}
+		one, _ := pairs([]string{answer}, separators, flag, want) // checked above
+		for k, v := range one {
+			all[k] = v
+		}
+	}
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(s string) error {
+		for _, w := range words {
+			if s == w {
+				return nil
+			}
+		}
+		return fmt.Errorf("expected one of: %s", strings.Join(words, ", "))
+	}
+}
+
+// splitCommand splits a typed command line into words at spaces, with quotes
+// and backslashes as a shell has them. Nothing is expanded.
+func splitCommand(s string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	inWord, quote := false, rune(0)
+	escaped := false
+	for _, r := range s {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '"' || r == '\'':
+			quote, inWord = r, true
+		case r == ' ' || r == '\t':
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+				inWord = false
+			}
+		default:
+			word.WriteRune(r)
+			inWord = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, fmt.Errorf("unfinished quote in %q", s)
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
