@@ -1,0 +1,36 @@
+# `go test ./...` alone is always enough while working; these are the rest.
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+SOAK        ?= 1m
+FUZZTIME    ?= 30s
+
+.PHONY: check lint race cross soak fuzz update conformance
+
+check: lint race cross ## everything CI runs beyond `go test ./...`
+	$(MAKE) soak SOAK=15s
+	$(MAKE) conformance
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w"; exit 1; }
+	go mod tidy -diff
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+race:
+	go test -race ./...
+
+cross:
+	@for p in $(PLATFORMS); do echo "build $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/patchbay && GOOS=$${p%/*} GOARCH=$${p#*/} go vet . ./config ./internal/... || exit 1; done
+
+soak: ## long runs; SOAK is the time for each
+	PATCHBAY_SOAK=$(SOAK) go test -tags soak -race -run '^TestSoak' -timeout 30m ./...
+
+fuzz: ## every fuzz target for FUZZTIME
+	@for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+
+update: ## rewrite expected output
+	go test ./... -update
+
+conformance: ## the official suite and servers from npm; needs Node
+	internal/mcptest/conformance/run
