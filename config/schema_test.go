@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -97,6 +99,42 @@ func TestServersSchema(t *testing.T) {
 			t.Error("the reader finds nothing wrong")
 		}
 	})
+}
+
+// The fixtures of discovery hold good and bad servers side by side: the schema
+// and the reader must agree on each.
+func TestSchemaAgreesWithReader(t *testing.T) {
+	s := compileSchema(t, ServersSchema(), ServersSchemaURL, "#/$defs/Server")
+	good, bad := 0, 0
+	err := filepath.WalkDir("../internal/discover/testdata/config/patchbay", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "mcp.json" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		n, err := ParseJSON(data)
+		if err != nil {
+			return err
+		}
+		servers, _ := n.Get("mcpServers")
+		for _, m := range servers.Members {
+			err, problems := check(t, s, m.Value), serverProblems(m.Name, m.Value)
+			if (err == nil) != (len(problems) == 0) {
+				t.Errorf("%s: %s: the schema says %v, the reader %v", path, m.Name, err, problems)
+			}
+			if err == nil {
+				good++
+			} else {
+				bad++
+			}
+		}
+		return nil
+	})
+	if err != nil || good == 0 || bad == 0 {
+		t.Errorf("%d good and %d bad servers, %v", good, bad, err)
+	}
 }
 
 func TestSettingsSchema(t *testing.T) {
