@@ -18,12 +18,12 @@ type Fields struct {
 	Pointer  string
 	Problems *[]Problem // shared by the Fields of nested objects
 
-	read map[string]bool
+	read []bool // of the node's members, in their order
 }
 
 // NewFields starts reading the object node that file holds at pointer.
 func NewFields(node Node, file, pointer string) *Fields {
-	return &Fields{Node: node, File: file, Pointer: pointer, Problems: new([]Problem), read: map[string]bool{}}
+	return &Fields{Node: node, File: file, Pointer: pointer, Problems: new([]Problem), read: make([]bool, len(node.Members))}
 }
 
 // MaxProblems bounds what is reported about one entry: the next one helps
@@ -55,9 +55,13 @@ func (f *Fields) Has(name string) bool {
 
 // Take returns the member and marks it read. A null counts as absent.
 func (f *Fields) Take(name string) (Node, bool) {
-	f.read[name] = true
-	n, ok := f.Node.Get(name)
-	return n, ok && n.Kind != Null
+	for i, m := range f.Node.Members {
+		if m.Name == name {
+			f.read[i] = true
+			return m.Value, m.Value.Kind != Null
+		}
+	}
+	return Node{}, false
 }
 
 // take returns the member if it is of the wanted kind, else reports it.
@@ -210,7 +214,7 @@ func (f *Fields) Raw(name string) json.RawMessage {
 // Ignore marks members as understood although nothing is done with them.
 func (f *Fields) Ignore(names ...string) {
 	for _, name := range names {
-		f.read[name] = true
+		f.Take(name)
 	}
 }
 
@@ -218,12 +222,12 @@ func (f *Fields) Ignore(names ...string) {
 // called last.
 func (f *Fields) Rest() map[string]json.RawMessage {
 	var rest map[string]json.RawMessage
-	for _, m := range f.Node.Members {
+	for i, m := range f.Node.Members {
 		if m.Repeated {
 			f.repeated(m)
 			continue
 		}
-		if f.read[m.Name] {
+		if f.read[i] {
 			continue
 		}
 		if rest == nil {
@@ -246,7 +250,7 @@ func (f *Fields) repeated(m Member) {
 
 // at returns Fields for a nested node that share this one's problems.
 func (f *Fields) at(n Node, pointer string) *Fields {
-	return &Fields{Node: n, File: f.File, Pointer: pointer, Problems: f.Problems, read: map[string]bool{}}
+	return &Fields{Node: n, File: f.File, Pointer: pointer, Problems: f.Problems, read: make([]bool, len(n.Members))}
 }
 
 // words splits a list written as one string, as OAuth scopes are.

@@ -255,7 +255,7 @@ func (idx lineIndex) node(v hujson.Value) Node {
 		case '0':
 			n.Kind, n.Text = Number, string(t)
 		default:
-			n.Kind, n.Text = String, t.String()
+			n.Kind, n.Text = String, unquote(t)
 		}
 	case *hujson.Array:
 		n.Kind = Array
@@ -267,12 +267,21 @@ func (idx lineIndex) node(v hujson.Value) Node {
 		n.Members = make([]Member, 0, len(t.Members))
 		for _, m := range t.Members {
 			line, _ := idx.at(m.Name.StartOffset)
-			name := m.Name.Value.(hujson.Literal).String()
+			name := unquote(m.Name.Value.(hujson.Literal))
 			n.Members = append(n.Members, Member{Name: name, Value: idx.node(m.Value), Line: line})
 		}
 		MarkRepeated(n.Members)
 	}
 	return n
+}
+
+// unquote returns the text of a string that the parser has checked. Most have no
+// escapes, and need no decoder.
+func unquote(lit hujson.Literal) string {
+	if bytes.IndexByte(lit, '\\') < 0 {
+		return string(lit[1 : len(lit)-1])
+	}
+	return lit.String()
 }
 
 // MarkRepeated sets Repeated on every member whose name an earlier one has.

@@ -130,7 +130,8 @@ type scan struct {
 	env         Env
 	dirs        []string // from Dir up to Project
 	realProject string
-	homeInside  bool // the home directory is the project, or lies in it
+	homeInside  bool              // the home directory is the project, or lies in it
+	realDirs    map[string]string // directories with their links followed
 	executable  os.FileInfo
 	endpoints   []endpoint
 
@@ -150,7 +151,7 @@ func newScan(env Env) *scan {
 	if env.Dir == "" {
 		env.Dir = env.Project
 	}
-	s := &scan{env: env, dirs: ancestors(env.Dir, env.Project)}
+	s := &scan{env: env, dirs: ancestors(env.Dir, env.Project), realDirs: map[string]string{}}
 	if env.Project != "" {
 		s.realProject = realPath(env.Project)
 		s.homeInside = env.Home != "" && inside(realPath(env.Home), s.realProject)
@@ -164,7 +165,7 @@ func newScan(env Env) *scan {
 
 // visit reads one candidate, if it exists and was not read before.
 func (s *scan) visit(c candidate) {
-	info, err := lookUp(c.path)
+	info, linked, err := lookUp(c.path)
 	switch {
 	case info != nil:
 	case err == nil && c.required:
@@ -200,7 +201,7 @@ func (s *scan) visit(c candidate) {
 		d.problems = append(d.problems, config.Problem{Severity: config.SeverityNote, File: d.path, Message: "not read: " + c.place.Note})
 	default:
 		d.status = Read
-		d.origin.Project = s.ownerProject(c)
+		d.origin.Project = s.ownerProject(c, linked)
 		d.read(data)
 	}
 }
@@ -224,19 +225,34 @@ func (s *scan) closedDirectory(file string, err error) {
 // for a file of the user's own. Where the file lies counts, not what its product
 // calls the scope; and a path inside the project counts even where it is a link
 // that leads out of it.
-func (s *scan) ownerProject(c candidate) string {
+func (s *scan) ownerProject(c candidate, linked bool) string {
 	switch {
 	case s.realProject == "" || c.required:
 		return ""
 	case c.inProject:
 		return s.env.Project
-	case !inside(realPath(c.path), s.realProject):
+	case !inside(s.realFile(c.path, linked), s.realProject):
 		return ""
 	case c.fromHome && s.homeInside:
 		return ""
 	default:
 		return s.env.Project
 	}
+}
+
+// realFile follows the links on the way to a file, and the file itself if it is
+// one. Many files share their directories, which are followed once.
+func (s *scan) realFile(file string, linked bool) string {
+	if linked {
+		return realPath(file)
+	}
+	dir, name := filepath.Split(file)
+	real, ok := s.realDirs[dir]
+	if !ok {
+		real = realPath(dir)
+		s.realDirs[dir] = real
+	}
+	return filepath.Join(real, name)
 }
 
 // finish applies the verdicts and puts everything in its final order.

@@ -219,7 +219,7 @@ func (d *doc) add(e config.Entry, node config.Node, decode decoder) {
 		}
 	}
 	d.anchor(&e.Server)
-	if e.Dialect == config.DialectPatchbay || e.Dialect == config.DialectOMP {
+	if e.Dialect.ResolvesValues() {
 		e.Executes = append(e.Executes, valueCommands(e.Server)...)
 	}
 	if e.Server.HeadersHelper != "" {
@@ -264,13 +264,12 @@ func problemAt(sev config.Severity, e config.Entry, n config.Node, message strin
 // valueCommands lists the commands that values of the form `!command` would run.
 func valueCommands(s config.Server) []string {
 	var out []string
-	for _, values := range []map[string]config.Secret{s.Env, s.Headers} {
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			if command, ok := strings.CutPrefix(values[name].Reveal(), "!"); ok {
-				out = append(out, command)
-			}
+	config.MapValues(s, func(_ config.Slot, value config.Secret) (config.Secret, bool) {
+		if command, ok := strings.CutPrefix(value.Reveal(), "!"); ok {
+			out = append(out, command)
 		}
-	}
+		return value, true
+	})
 	return out
 }
 

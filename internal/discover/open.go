@@ -13,26 +13,27 @@ import (
 
 var errAbsent = errors.New("no such file")
 
-// lookUp tells what lies at a path without opening it: nothing at all (nil,
-// nil), a regular file, or something that cannot be a configuration file.
-func lookUp(path string) (fs.FileInfo, error) {
-	info, err := os.Lstat(path)
+// lookUp tells what lies at a path without opening it: nothing at all (no info,
+// no error), a regular file, or something that cannot be a configuration file;
+// and whether a link led there.
+func lookUp(path string) (info fs.FileInfo, linked bool, err error) {
+	info, err = os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil, nil
+		return nil, false, nil
 	case err != nil:
-		return nil, reason(err)
+		return nil, false, reason(err)
 	}
-	if info.Mode()&fs.ModeSymlink != 0 {
+	if linked = info.Mode()&fs.ModeSymlink != 0; linked {
 		info, err = os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, errors.New("a symbolic link that leads nowhere")
+			return nil, true, errors.New("a symbolic link that leads nowhere")
 		}
 		if err != nil {
-			return nil, reason(err)
+			return nil, true, reason(err)
 		}
 	}
-	return info, regular(info)
+	return info, linked, regular(info)
 }
 
 // readFile returns the bytes of a regular file of bearable size. It never
