@@ -1,0 +1,355 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// maxResumes is how often in a row the stream of a call is resumed in vain.
+const maxResumes = 5
+
+// drainTimeout is how long a stream may take to end after its answer.
+const drainTimeout = time.Second
+
+// streamBody is the body of an event stream. When it stays silent for too long
+// it closes itself.
+type streamBody struct {
+	body    io.ReadCloser
+	host    string
+	idle    time.Duration
+	timer   *time.Timer // nil if silence is allowed
+	stalled atomic.Bool
+}
+
+var errSilent = errors.New("nothing came for too long")
+
+func (b *streamBody) watch(idle time.Duration) {
+	if idle > 0 {
+		b.idle = idle
+		b.timer = time.AfterFunc(idle, func() {
+			b.stalled.Store(true)
+			b.body.Close()
+		})
+	}
+}
+
+func (b *streamBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if n > 0 && b.timer != nil {
+		b.timer.Reset(b.idle)
+	}
+	if err != nil && b.stalled.Load() {
+		err = errSilent
+	}
+	return n, err
+}
+
+func (b *streamBody) Close() error {
+	b.unwatch()
+	return b.body.Close()
+}
+
+func (b *streamBody) unwatch() {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
+// follow reads a stream and hands each message to handle until that returns
+// false or the stream ends; the error is nil only in the first case. What is
+// no message is skipped, unless it is an answer that fits nobody: the error
+// then says so when the stream has ended.
+func (h *HTTPClient) follow(body *streamBody, idle time.Duration, at *streamPosition, handle func(Message) bool) error {
+	body.watch(idle)
+	defer body.unwatch()
+	r, ok := h.readers.Get().(*sseReader)
+	if !ok {
+		r = newSSEReader(nil, h.options.Limits.size(), &h.blocks)
+	}
+	r.reset(body)
+	r.lastID, r.retry = at.lastID, at.retry
+	defer h.readers.Put(r)
+
+	var malformed error
+	for {
+		e, err := r.next()
+		at.lastID, at.retry = r.lastID, r.retry
+		if err != nil {
+			if err == io.EOF && malformed != nil {
+				return malformed
+			}
+			return err
+		}
+		if e.Name != "" || len(e.Data) == 0 {
+			continue
+		}
+		messages, err := parseEvent(e.Data, h.options.Limits)
+		if err != nil {
+			malformed = err
+		}
+		for _, m := range messages {
+			if !handle(m) {
+				return nil
+			}
+		}
+	}
+}
+
+// parseEvent reads the message or, as 2025-03-26 allows, the batch of an event.
+func parseEvent(data []byte, limits Limits) ([]Message, error) {
+	if IsBatch(data) {
+		messages, _, err := ParseBatch(data, limits, maxBatch)
+		return messages, err
+	}
+	m, err := Parse(data, limits)
+	if err != nil {
+		return nil, err
+	}
+	return []Message{m}, nil
+}
+
+// stream reads the answer from an event stream. If a legacy server has given
+// its events ids, the stream is resumed when it ends early: the server may
+// close it on purpose and have the client come back.
+func (c *httpCall) stream(body *streamBody) (Message, error) {
+	var answer Message
+	var at streamPosition
+	for fruitless := 0; ; {
+		before := at.lastID
+		got := false
+		err := c.link.follow(body, c.idle(), &at, func(m Message) bool {
+			got = true
+			if c.isAnswer(m) {
+				answer = m
+				return false
+			}
+			c.handle(m)
+			return true
+		})
+		if err == nil {
+			c.drain(body)
+			return answer, nil
+		}
+		body.Close()
+		if c.ctx.Err() != nil {
+			return Message{}, context.Cause(c.ctx)
+		}
+		var bad *ParseError
+		if c.session.modern || at.lastID == "" || errors.Is(err, ErrTooLong) || errors.As(err, &bad) {
+			return Message{}, c.broken(body.host, err)
+		}
+		if got || at.lastID != before {
+			fruitless = 0
+		} else if fruitless >= maxResumes {
+			return Message{}, c.broken(body.host, err)
+		}
+		if body, err = c.resume(at, &fruitless); err != nil {
+			return Message{}, err
+		}
+	}
+}
+
+// idle is how long the stream of the call may be silent. A call with a timeout
+// of its own knows better.
+func (c *httpCall) idle() time.Duration {
+	switch {
+	case c.Method == "subscriptions/listen":
+		return c.link.options.ListenIdle
+	case c.Timeout > 0:
+		return 0
+	}
+	return c.link.options.StreamIdle
+}
+
+// broken is the error of a stream that ended without the answer.
+func (c *httpCall) broken(host string, err error) error {
+	var bad *ParseError
+	switch {
+	case errors.Is(err, ErrTooLong), errors.As(err, &bad):
+		return fmt.Errorf("answer of %s to %s: %w", host, c.Method, err)
+	case errors.Is(err, errSilent):
+		return &NetError{Reason: ReasonTimeout, Host: host, Err: err}
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF // the stream did end, but not the conversation
+	}
+	return &NetError{Reason: ReasonLost, Host: host, Err: err}
+}
+
+// resume opens the stream again where it broke off.
+func (c *httpCall) resume(at streamPosition, fruitless *int) (*streamBody, error) {
+	for {
+		if !pause(c.ctx, at.delay(*fruitless)) {
+			return nil, context.Cause(c.ctx)
+		}
+		*fruitless++
+		body, err := c.link.get(c.ctx, c.session, at.lastID)
+		if err == nil {
+			return body, nil
+		}
+		if *fruitless >= maxResumes || !canRetry(err) {
+			return nil, fmt.Errorf("the answer to %s was cut off and could not be resumed: %w", c.Method, err)
+		}
+	}
+}
+
+// drain lets the stream end by itself, so that its connection can be used
+// again, without making the caller wait. The context of the call lives on
+// until then.
+func (c *httpCall) drain(body *streamBody) {
+	c.detached = c.link.start(func() {
+		timer := time.AfterFunc(drainTimeout, func() { body.Close() })
+		finish(body)
+		timer.Stop()
+		c.cancel(nil)
+	})
+	if !c.detached {
+		body.Close()
+	}
+}
+
+// handle deals with what comes on the stream of the call beside the answer.
+func (c *httpCall) handle(m Message) {
+	c.link.handle(c.ctx, m, c.session, c.Tag)
+}
+
+// progressed finds the call that the params of a progress notification are
+// about, gives it more time and hands them over. It returns the params with the
+// caller's own token if nobody wanted them, else nil.
+func (h *HTTPClient) progressed(params json.RawMessage) json.RawMessage {
+	token, _ := Member(params, MetaProgressToken)
+	id, err := ParseID(token)
+	if err != nil {
+		return params
+	}
+	n, _ := id.integer()
+	h.mu.Lock()
+	c := h.calls[n]
+	h.mu.Unlock()
+	if c == nil {
+		return params
+	}
+	c.progress.Lock()
+	defer c.progress.Unlock()
+	if c.ended {
+		return nil
+	}
+	c.clock.renew()
+	if c.token != nil {
+		if own, err := SetMember(params, c.token, MetaProgressToken); err == nil {
+			params = own
+		}
+	}
+	if c.Progress == nil {
+		return params
+	}
+	c.Progress(params)
+	return nil
+}
+
+// handle deals with a message that arrived on a stream, other than the answer
+// to the call the stream belongs to. ctx is that of the stream.
+func (h *HTTPClient) handle(ctx context.Context, m Message, s *httpSession, tag any) {
+	switch m.Kind() {
+	case KindRequest:
+		if !s.modern { // where servers must not ask, and clients cannot answer
+			h.handleRequest(ctx, m, s, tag)
+		}
+	case KindNotification:
+		h.handleNotification(ctx, m, tag)
+	}
+}
+
+func (h *HTTPClient) handleNotification(ctx context.Context, m Message, tag any) {
+	switch m.Method {
+	case "notifications/cancelled":
+		if raw, ok := Member(m.Params, "requestId"); ok {
+			if id, err := ParseID(raw); err == nil {
+				h.mu.Lock()
+				cancel := h.requests[id.canonical()]
+				h.mu.Unlock()
+				if cancel != nil {
+					cancel(errCancelled)
+				}
+			}
+		}
+		return
+	case "notifications/progress":
+		// Some servers send it on another stream than that of the call.
+		if m.Params = h.progressed(m.Params); m.Params == nil {
+			return
+		}
+	}
+	n := &Notification{Method: m.Method, Params: m.Params, Link: h, Tag: tag}
+	if ctx.Value(turnKey{}) == h {
+		h.inform(ctx, n) // inside another one: we have the turn
+		return
+	}
+	select {
+	case h.turn <- struct{}{}:
+		h.inform(context.WithValue(h.ctx, turnKey{}, h), n)
+		<-h.turn
+	case <-ctx.Done():
+	}
+}
+
+func (h *HTTPClient) inform(ctx context.Context, n *Notification) {
+	defer func() {
+		if v := recover(); v != nil {
+			h.options.Logger.Error("notification handler panicked", "method", n.Method, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	h.handler.HandleNotification(ctx, n)
+}
+
+// turnKey marks the context of a notification being handled. A call made with
+// it may bring notifications itself, which cannot wait for their turn.
+type turnKey struct{}
+
+func (h *HTTPClient) handleRequest(ctx context.Context, m Message, s *httpSession, tag any) {
+	key := m.ID.canonical()
+	ctx, cancel := context.WithCancelCause(ctx)
+	h.mu.Lock()
+	_, again := h.requests[key]
+	refused := again || len(h.requests) >= maxServerRequests || !h.flood.allow()
+	if !refused {
+		h.requests[key] = cancel
+	}
+	h.mu.Unlock()
+	if refused {
+		cancel(nil)
+		// Answering before reading on slows the server down.
+		h.respond(ctx, s, Message{ID: m.ID, Error: Errorf(CodeOverloaded, "overloaded: too many requests")})
+		return
+	}
+	started := h.start(func() {
+		r := &Request{ID: m.ID, Method: m.Method, Params: m.Params, Link: h, Tag: tag}
+		answer := respond(ctx, h.handler, r, h.options.Logger)
+		h.mu.Lock()
+		delete(h.requests, key)
+		h.mu.Unlock()
+		if context.Cause(ctx) != errCancelled {
+			h.respond(ctx, s, answer)
+		}
+		cancel(nil)
+	})
+	if !started {
+		cancel(ErrClosed)
+	}
+}
+
+// respond posts the answer to a request of the server. The server learns it
+// even if the stream that carried the request has ended.
+func (h *HTTPClient) respond(ctx context.Context, s *httpSession, m Message) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), respondTimeout)
+	defer stop()
+	defer context.AfterFunc(h.ctx, stop)()
+	if err := h.post(ctx, m, s); err != nil {
+		h.options.Logger.Debug("answering a request of the server", "error", err)
+	}
+}
