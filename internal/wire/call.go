@@ -297,7 +297,9 @@ func (p *Peer) settle(id ID, o outcome) {
 	}
 	delete(p.calls, n)
 	p.release()
-	p.tasks.add(k, o.result)
+	if k.token != nil || k.Progress != nil {
+		p.tasks.add(taskToken{k.id, k.token, k.Tag}, o.result)
+	}
 	p.mu.Unlock()
 	k.answer <- o
 }

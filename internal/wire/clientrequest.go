@@ -129,7 +129,7 @@ const maxRedirects = 10
 // send makes one request of a session and follows redirects within the origin.
 // The body of the response is the caller's to close. Only the wait is bounded
 // by ctx until the response is there; then also the reading of its body.
-func (e *endpoint) send(ctx context.Context, m httpMessage, s *httpSession) (*http.Response, *http.Request, error) {
+func (e *endpoint) send(ctx context.Context, m httpMessage, s *clientSession) (*http.Response, *http.Request, error) {
 	header, err := e.requestHeader(ctx, m, s)
 	if err != nil {
 		return nil, nil, err
@@ -184,7 +184,7 @@ var (
 
 // requestHeader builds the headers of a request. Those of the protocol win over
 // those of the caller, which win over those of HTTPClientOptions.Header.
-func (e *endpoint) requestHeader(ctx context.Context, m httpMessage, s *httpSession) (http.Header, error) {
+func (e *endpoint) requestHeader(ctx context.Context, m httpMessage, s *clientSession) (http.Header, error) {
 	header := make(http.Header, 8)
 	if e.authorization != "" {
 		header["Authorization"] = []string{e.authorization}

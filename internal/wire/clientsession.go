@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// httpSession is what all requests of one session have in common. It does not
+// clientSession is what all requests of one session have in common. It does not
 // change; a new session is a new value. The first one, before any handshake,
 // is empty.
-type httpSession struct {
+type clientSession struct {
 	modern  bool
 	version []string // value of the version header, nil to send none
 	id      []string // value of the session header, nil to send none
@@ -22,15 +22,15 @@ type httpSession struct {
 
 // speakModern makes the requests from now on those of a modern revision.
 func (h *HTTPClient) speakModern(version string) {
-	h.session.Store(&httpSession{modern: true, version: []string{version}})
+	h.session.Store(&clientSession{modern: true, version: []string{version}})
 }
 
 // speakLegacy forgets what speakModern said.
-func (h *HTTPClient) speakLegacy() { h.session.Store(&httpSession{}) }
+func (h *HTTPClient) speakLegacy() { h.session.Store(&clientSession{}) }
 
 // openSession begins what a successful initialize has agreed on.
 func (h *HTTPClient) openSession(id string, result json.RawMessage) {
-	s := new(httpSession)
+	s := new(clientSession)
 	if id != "" {
 		s.id = []string{id}
 	}
@@ -50,7 +50,7 @@ func (h *HTTPClient) openSession(id string, result json.RawMessage) {
 // lostBy reports whether err says that the server has forgotten the session.
 // The status for that is 404. Servers after the example of the TypeScript SDK
 // answer 400 with an error that speaks of the session.
-func (s *httpSession) lostBy(err error) bool {
+func (s *clientSession) lostBy(err error) bool {
 	if err == nil || s.id == nil {
 		return false
 	}
@@ -78,7 +78,7 @@ func isRenewing(ctx context.Context, h *HTTPClient) bool { return ctx.Value(rene
 // renew replaces the session old, which the server has forgotten, by a new one,
 // once for all who notice. Only the wait is bounded by ctx. lost is the error
 // if there is no way to do that.
-func (h *HTTPClient) renew(ctx context.Context, old *httpSession, lost error) (*httpSession, error) {
+func (h *HTTPClient) renew(ctx context.Context, old *clientSession, lost error) (*clientSession, error) {
 	h.mu.Lock()
 	if s := h.session.Load(); s != old {
 		h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *HTTPClient) deleteSession() {
 
 // openGET starts to follow the stream on which a legacy server sends what
 // belongs to no call.
-func (h *HTTPClient) openGET(s *httpSession) {
+func (h *HTTPClient) openGET(s *clientSession) {
 	if s.modern {
 		return
 	}
@@ -151,13 +151,16 @@ func (h *HTTPClient) openGET(s *httpSession) {
 
 // followGET reads the GET stream and opens it again whenever it ends, until
 // the server turns out not to offer one or ctx ends.
-func (h *HTTPClient) followGET(ctx context.Context, s *httpSession) {
+func (h *HTTPClient) followGET(ctx context.Context, s *clientSession) {
 	var at streamPosition
 	opened := false
 	for fruitless := 0; ; {
 		before := at.lastID
 		body, err := h.get(ctx, s, at.lastID)
 		if err == nil {
+			if opened && before == "" && h.missed != nil {
+				h.missed()
+			}
 			opened = true
 			got := false
 			err = h.follow(body, h.options.ListenIdle, &at, func(m Message) bool {
@@ -187,7 +190,7 @@ func (h *HTTPClient) followGET(ctx context.Context, s *httpSession) {
 
 // get opens the GET stream, or resumes the stream of which lastEventID is the
 // last event seen.
-func (h *HTTPClient) get(ctx context.Context, s *httpSession, lastEventID string) (*streamBody, error) {
+func (h *HTTPClient) get(ctx context.Context, s *clientSession, lastEventID string) (*streamBody, error) {
 	resp, req, err := h.send(ctx, httpMessage{verb: http.MethodGet, lastEventID: lastEventID}, s)
 	if err != nil {
 		return nil, err

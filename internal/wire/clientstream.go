@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -218,43 +217,42 @@ func (c *httpCall) handle(m Message) {
 	c.link.handle(c.ctx, m, c.session, c.Tag)
 }
 
-// progressed finds the call that the params of a progress notification are
-// about, gives it more time and hands them over. It returns the params with the
-// caller's own token if nobody wanted them, else nil.
-func (h *HTTPClient) progressed(params json.RawMessage) json.RawMessage {
-	token, _ := Member(params, MetaProgressToken)
+// progressed passes a progress notification to its call and gives that more
+// time. It reports false if it is the Handler that has to know; the
+// notification then has the caller's own token.
+func (h *HTTPClient) progressed(n *Notification) bool {
+	token, _ := Member(n.Params, MetaProgressToken)
 	id, err := ParseID(token)
 	if err != nil {
-		return params
+		return false
 	}
-	n, _ := id.integer()
+	number, _ := id.integer()
 	h.mu.Lock()
-	c := h.calls[n]
+	c, task := h.calls[number], h.tasks.find(number)
 	h.mu.Unlock()
 	if c == nil {
-		return params
+		if task != nil {
+			n.Params, n.Tag = withToken(n.Params, task.token), task.tag
+		}
+		return false
 	}
 	c.progress.Lock()
 	defer c.progress.Unlock()
 	if c.ended {
-		return nil
+		return true
 	}
 	c.clock.renew()
-	if c.token != nil {
-		if own, err := SetMember(params, c.token, MetaProgressToken); err == nil {
-			params = own
-		}
-	}
+	n.Params, n.Tag = withToken(n.Params, c.token), c.Tag
 	if c.Progress == nil {
-		return params
+		return false
 	}
-	c.Progress(params)
-	return nil
+	c.Progress(n.Params)
+	return true
 }
 
 // handle deals with a message that arrived on a stream, other than the answer
 // to the call the stream belongs to. ctx is that of the stream.
-func (h *HTTPClient) handle(ctx context.Context, m Message, s *httpSession, tag any) {
+func (h *HTTPClient) handle(ctx context.Context, m Message, s *clientSession, tag any) {
 	switch m.Kind() {
 	case KindRequest:
 		if !s.modern { // where servers must not ask, and clients cannot answer
@@ -266,6 +264,7 @@ func (h *HTTPClient) handle(ctx context.Context, m Message, s *httpSession, tag 
 }
 
 func (h *HTTPClient) handleNotification(ctx context.Context, m Message, tag any) {
+	n := &Notification{Method: m.Method, Params: m.Params, Link: h, Tag: tag}
 	switch m.Method {
 	case "notifications/cancelled":
 		if raw, ok := Member(m.Params, "requestId"); ok {
@@ -281,11 +280,10 @@ func (h *HTTPClient) handleNotification(ctx context.Context, m Message, tag any)
 		return
 	case "notifications/progress":
 		// Some servers send it on another stream than that of the call.
-		if m.Params = h.progressed(m.Params); m.Params == nil {
+		if h.progressed(n) {
 			return
 		}
 	}
-	n := &Notification{Method: m.Method, Params: m.Params, Link: h, Tag: tag}
 	if ctx.Value(turnKey{}) == h {
 		h.inform(ctx, n) // inside another one: we have the turn
 		return
@@ -311,7 +309,7 @@ func (h *HTTPClient) inform(ctx context.Context, n *Notification) {
 // it may bring notifications itself, which cannot wait for their turn.
 type turnKey struct{}
 
-func (h *HTTPClient) handleRequest(ctx context.Context, m Message, s *httpSession, tag any) {
+func (h *HTTPClient) handleRequest(ctx context.Context, m Message, s *clientSession, tag any) {
 	key := m.ID.canonical()
 	ctx, cancel := context.WithCancelCause(ctx)
 	h.mu.Lock()
@@ -345,7 +343,7 @@ func (h *HTTPClient) handleRequest(ctx context.Context, m Message, s *httpSessio
 
 // respond posts the answer to a request of the server. The server learns it
 // even if the stream that carried the request has ended.
-func (h *HTTPClient) respond(ctx context.Context, s *httpSession, m Message) {
+func (h *HTTPClient) respond(ctx context.Context, s *clientSession, m Message) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), respondTimeout)
 	defer stop()
 	defer context.AfterFunc(h.ctx, stop)()

@@ -83,11 +83,15 @@ type HTTPClient struct {
 	// nil means that it cannot be done.
 	reopen func(ctx context.Context) error
 
+	// missed is told that notifications may have been lost, because the GET
+	// stream was interrupted and could not be resumed. nil means nobody is.
+	missed func()
+
 	ctx     context.Context // ends with the link
 	stop    context.CancelCauseFunc
 	done    chan struct{}
 	wg      sync.WaitGroup
-	session atomic.Pointer[httpSession]
+	session atomic.Pointer[clientSession]
 	lastID  atomic.Int64
 
 	turn    chan struct{} // held while a notification is being handled
@@ -99,6 +103,7 @@ type HTTPClient struct {
 	calls    map[int64]*httpCall            // under way, by id
 	requests map[ID]context.CancelCauseFunc // of the server, being handled
 	flood    limiter                        // of those
+	tasks    taskTokens                     // of calls that were answered with a task
 	renewal  *renewal                       // under way, or nil
 	endGET   context.CancelFunc             // ends the GET stream; nil if there is none
 }
@@ -116,7 +121,7 @@ func newHTTPClient(rawURL string, handler Handler, options HTTPClientOptions) (*
 	if err := h.endpoint.init(rawURL, options); err != nil {
 		return nil, err
 	}
-	h.session.Store(&httpSession{})
+	h.session.Store(&clientSession{})
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	return h, nil
 }
@@ -135,7 +140,7 @@ func (h *HTTPClient) Call(ctx context.Context, c Call) (json.RawMessage, error) 
 	return h.callOnce(ctx, c, s)
 }
 
-func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *httpSession) (json.RawMessage, error) {
+func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *clientSession) (json.RawMessage, error) {
 	call, err := h.begin(ctx, c, s)
 	if err != nil {
 		return nil, err
@@ -148,6 +153,11 @@ func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *httpSession) (json
 	if m.Error != nil {
 		return nil, m.Error
 	}
+	if call.tracked {
+		h.mu.Lock()
+		h.tasks.add(taskToken{call.id, call.token, c.Tag}, m.Result)
+		h.mu.Unlock()
+	}
 	return m.Result, nil
 }
 
@@ -155,9 +165,10 @@ func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *httpSession) (json
 type httpCall struct {
 	Call
 	link    *HTTPClient
-	session *httpSession
+	session *clientSession
 	id      int64
-	token   json.RawMessage // the caller's own progress token; on the wire the id stands for it
+	tracked bool            // it has a progress token, which is its id
+	token   json.RawMessage // the caller's own, for which that stands
 
 	// The context of the HTTP requests. It outlives the caller's if the stream
 	// needs time to end, and ends early when the call is given up.
@@ -171,7 +182,7 @@ type httpCall struct {
 	ended    bool       // guarded by progress
 }
 
-func (h *HTTPClient) begin(ctx context.Context, c Call, s *httpSession) (*httpCall, error) {
+func (h *HTTPClient) begin(ctx context.Context, c Call, s *clientSession) (*httpCall, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -179,7 +190,7 @@ func (h *HTTPClient) begin(ctx context.Context, c Call, s *httpSession) (*httpCa
 	if token, ok := Member(c.Params, "_meta", MetaProgressToken); ok || c.Progress != nil {
 		params, err := SetMember(c.Params, strconv.AppendInt(nil, call.id, 10), "_meta", MetaProgressToken)
 		if err == nil { // else the server may complain of the params
-			call.Params, call.token = params, token
+			call.Params, call.token, call.tracked = params, token, true
 		}
 	}
 	call.ctx, call.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -374,7 +385,7 @@ func (h *HTTPClient) Notify(ctx context.Context, method string, params json.RawM
 }
 
 // post sends a message that has no answer: a notification or a response.
-func (h *HTTPClient) post(ctx context.Context, m Message, s *httpSession) error {
+func (h *HTTPClient) post(ctx context.Context, m Message, s *clientSession) error {
 	msg := httpMessage{verb: http.MethodPost, method: m.Method, params: m.Params, body: encodeRequest(m)}
 	resp, req, err := h.send(ctx, msg, s)
 	if err != nil {

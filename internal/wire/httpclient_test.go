@@ -22,7 +22,7 @@ func TestHTTPCallJSON(t *testing.T) {
 	const params = `{ "name":"x", "n":9007199254740993.0, "_meta":{"a":1} }`
 	const result = `{"z":1.0,"a":[ 9007199254740993 ],"<":"\u003c"}`
 	var got http.Header
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		got = r.Header.Clone()
 		if string(m.Params) != params || m.Method != "tools/call" {
 			t.Errorf("%s %s", m.Method, m.Params)
@@ -51,7 +51,7 @@ func TestHTTPCallJSON(t *testing.T) {
 // Large params are sent from where they are; the request is the same.
 func TestHTTPCallLargeParams(t *testing.T) {
 	params := json.RawMessage(`{"text":"` + strings.Repeat("x", 3*largeParams) + `"}`)
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		if !bytes.Equal(m.Params, params) || r.ContentLength < int64(len(params)) {
 			t.Errorf("%d bytes of params, length %d", len(m.Params), r.ContentLength)
 		}
@@ -63,7 +63,7 @@ func TestHTTPCallLargeParams(t *testing.T) {
 }
 
 func TestHTTPCallError(t *testing.T) {
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		respondError(w, m, http.StatusOK, &Error{Code: -32602, Message: "no", Data: json.RawMessage(`{"a":1}`)})
 	}).listen(t)
 	_, err := link(t, url, nil, HTTPClientOptions{}).Call(t.Context(), Call{Method: "x"})
@@ -97,8 +97,8 @@ func TestHTTPCallStream(t *testing.T) {
 	handler := &recorder{notes: notes, answer: func(_ context.Context, r *Request) (json.RawMessage, error) {
 		return json.RawMessage(fmt.Sprintf(`{"method":%q,"tag":%q,"id":%s}`, r.Method, r.Tag, r.ID)), nil
 	}}
-	h := link(t, script(server.serve).listen(t), handler, HTTPClientOptions{})
-	initialize(t, h)
+	h := link(t, httpScript(server.serve).listen(t), handler, HTTPClientOptions{})
+	openSession(t, h)
 	var progress []string
 	out, err := h.Call(t.Context(), Call{
 		Method: "tools/call", Params: json.RawMessage(`{"_meta":{"progressToken":"mine"}}`), Tag: "tag",
@@ -126,7 +126,7 @@ func TestHTTPCallStream(t *testing.T) {
 func TestHTTPStreamKeepsConnection(t *testing.T) {
 	var mu sync.Mutex
 	remotes := make(map[string]bool)
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		mu.Lock()
 		remotes[r.RemoteAddr] = true
 		mu.Unlock()
@@ -171,8 +171,8 @@ func TestHTTPSession(t *testing.T) {
 				respondJSON(w, m, `{}`)
 			}}
 			notes := make(chan *Notification, 1)
-			h := link(t, script(server.serve).listen(t), &recorder{notes: notes}, HTTPClientOptions{})
-			initialize(t, h)
+			h := link(t, httpScript(server.serve).listen(t), &recorder{notes: notes}, HTTPClientOptions{})
+			openSession(t, h)
 			<-pushed
 			if n := <-notes; n.Method != "notifications/tools/list_changed" || n.Tag != nil {
 				t.Errorf("%+v", n)
@@ -206,14 +206,14 @@ func TestHTTPSessionForgotten(t *testing.T) {
 		executed.Add(1)
 		respondJSON(w, m, `{}`)
 	}}
-	h := link(t, script(server.serve).listen(t), nil, HTTPClientOptions{})
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
 	h.reopen = func(ctx context.Context) error {
 		if _, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)}); err != nil {
 			return err
 		}
 		return h.Notify(ctx, "notifications/initialized", nil)
 	}
-	initialize(t, h)
+	openSession(t, h)
 	server.forget()
 	var wg sync.WaitGroup
 	for range callers {
@@ -253,12 +253,12 @@ func TestHTTPSessionForgottenWith400(t *testing.T) {
 		}
 		respondJSON(w, m, `{}`)
 	}}
-	h := link(t, script(server.serve).listen(t), nil, HTTPClientOptions{})
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
 	h.reopen = func(ctx context.Context) error {
 		_, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)})
 		return err
 	}
-	initialize(t, h)
+	openSession(t, h)
 	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil || server.opened != 2 {
 		t.Errorf("%v after %d sessions", err, server.opened)
 	}
@@ -276,10 +276,10 @@ func TestHTTPUnauthorizedMidSession(t *testing.T) {
 		}
 		respondJSON(w, m, `{}`)
 	}}
-	h := link(t, script(server.serve).listen(t), nil, HTTPClientOptions{Header: func(context.Context) (http.Header, error) {
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{Header: func(context.Context) (http.Header, error) {
 		return http.Header{"Authorization": {"Bearer " + token.Load().(string)}}, nil
 	}})
-	initialize(t, h)
+	openSession(t, h)
 	token.Store("s3cret-token")
 	_, err := h.Call(t.Context(), Call{Method: "tools/call"})
 	e, ok := errors.AsType[*HTTPError](err)
@@ -302,7 +302,7 @@ func TestHTTPUnauthorizedMidSession(t *testing.T) {
 }
 
 func TestHTTPInsufficientScope(t *testing.T) {
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="files:read files:write"`)
 		w.WriteHeader(http.StatusForbidden)
 	}).listen(t)
@@ -324,7 +324,7 @@ func TestHTTPStreamCutOff(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			noLeaks(t)
 			var requests atomic.Int32
-			url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+			url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 				requests.Add(1)
 				sse(w, "%sdata: %s\n\n", tt.id, note("notifications/message"))
 				abort(w)
@@ -372,8 +372,8 @@ func TestHTTPStreamResumed(t *testing.T) {
 			}
 		}}
 		notes := make(chan *Notification, 9)
-		h := link(t, "http://server.example", &recorder{notes: notes}, HTTPClientOptions{Transport: script(server.serve).inMemory(t)})
-		initialize(t, h)
+		h := link(t, "http://server.example", &recorder{notes: notes}, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		openSession(t, h)
 		start := time.Now()
 		out, err := h.Call(t.Context(), Call{Method: "tools/call", Tag: 1})
 		if err != nil || string(out) != `{"done":true}` {
@@ -405,8 +405,8 @@ func TestHTTPStreamResumeGivesUp(t *testing.T) {
 			}
 			sse(w, "id: 1\ndata:\n\n") // again and again, and never anything new
 		}}
-		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: script(server.serve).inMemory(t)})
-		initialize(t, h)
+		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		openSession(t, h)
 		_, err := h.Call(t.Context(), Call{Method: "tools/call"})
 		if e, ok := errors.AsType[*NetError](err); !ok || e.Reason != ReasonLost || gets != maxResumes {
 			t.Errorf("%v after %d attempts", err, gets)
@@ -417,7 +417,7 @@ func TestHTTPStreamResumeGivesUp(t *testing.T) {
 // Fault 25: a stream that stays silent.
 func TestHTTPStreamStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+		rt := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 			sse(w, ": alive\n\n")
 			if m.Method == "slow" {
 				for range 10 {
@@ -474,8 +474,8 @@ func TestHTTPCallTimeout(t *testing.T) {
 				}
 			}
 		}}
-		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: script(server.serve).inMemory(t)})
-		initialize(t, h)
+		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		openSession(t, h)
 		start := time.Now()
 		_, err := h.Call(t.Context(), Call{Method: "tools/call", Timeout: 30 * time.Second, MaxTimeout: 90 * time.Second, Progress: func(json.RawMessage) {}})
 		if e, ok := errors.AsType[*TimeoutError](err); !ok || e.After != 90*time.Second || time.Since(start) != 90*time.Second {
@@ -500,7 +500,7 @@ func TestHTTPCallCancelled(t *testing.T) {
 				noLeaks(t)
 				const calls = 50
 				running, gone := make(chan struct{}, calls), make(chan struct{}, 2*calls)
-				url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+				url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 					if m.Method == "notifications/cancelled" {
 						gone <- struct{}{}
 						w.WriteHeader(http.StatusAccepted)
@@ -560,8 +560,8 @@ func TestHTTPCloseFailsCalls(t *testing.T) {
 		}
 		<-r.Context().Done()
 	}}
-	h := link(t, script(server.serve).listen(t), nil, HTTPClientOptions{})
-	initialize(t, h)
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
+	openSession(t, h)
 	var wg sync.WaitGroup
 	for _, method := range []string{"json", "stream"} {
 		wg.Go(func() {
@@ -587,7 +587,7 @@ func TestHTTPCloseFailsCalls(t *testing.T) {
 func TestHTTPTooLarge(t *testing.T) {
 	const limit = 1 << 16
 	big := `{"x":"` + strings.Repeat("x", limit) + `"}`
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		switch m.Method {
 		case "length":
 			w.Header().Set("Content-Length", fmt.Sprint(len(big)+100))
@@ -635,7 +635,7 @@ func TestHTTPBadAnswers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+			url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 				w.Header()["Content-Type"] = nil
 				if tt.kind != "" {
 					w.Header().Set("Content-Type", tt.kind)
@@ -655,7 +655,7 @@ func TestHTTPBadAnswers(t *testing.T) {
 func TestHTTPBatchAnswer(t *testing.T) {
 	for _, kind := range []string{"application/json", "text/event-stream"} {
 		notes := make(chan *Notification, 1)
-		url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+		url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 			batch := fmt.Sprintf(`[%s,{"jsonrpc":"2.0","id":%s,"result":{"ok":1}}]`, note("notifications/message"), m.ID)
 			if kind == "text/event-stream" {
 				batch = "data: " + batch + "\n\n"
@@ -694,7 +694,7 @@ func TestHTTPUnwantedRequests(t *testing.T) {
 		return json.RawMessage(`{}`), nil
 	}}
 
-	h := link(t, script(rest).listen(t), handler, HTTPClientOptions{})
+	h := link(t, httpScript(rest).listen(t), handler, HTTPClientOptions{})
 	h.speakModern(Version20260728)
 	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil {
 		t.Fatal(err)
@@ -705,8 +705,8 @@ func TestHTTPUnwantedRequests(t *testing.T) {
 	}
 
 	server := &legacyServer{noGET: true, rest: rest}
-	h = link(t, script(server.serve).listen(t), handler, HTTPClientOptions{})
-	initialize(t, h)
+	h = link(t, httpScript(server.serve).listen(t), handler, HTTPClientOptions{})
+	openSession(t, h)
 	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil {
 		t.Fatal(err)
 	}
@@ -738,8 +738,8 @@ func TestHTTPServerCancels(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}}
-	h := link(t, script(server.serve).listen(t), handler, HTTPClientOptions{})
-	initialize(t, h)
+	h := link(t, httpScript(server.serve).listen(t), handler, HTTPClientOptions{})
+	openSession(t, h)
 	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil {
 		t.Fatal(err)
 	}
@@ -755,7 +755,7 @@ func TestHTTPServerCancels(t *testing.T) {
 // A notification handler that makes a call, whose stream brings notifications,
 // must not wait for itself.
 func TestHTTPNotificationInsideNotification(t *testing.T) {
-	url := script(func(w http.ResponseWriter, r *http.Request, m Message) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 		sseMessage(w, Message{Method: "notifications/" + m.Method})
 		sseMessage(w, Message{ID: m.ID})
 	}).listen(t)
@@ -813,8 +813,8 @@ func TestHTTPGETStreamReconnects(t *testing.T) {
 			}
 		}}
 		notes := make(chan *Notification, 9)
-		h := link(t, "http://server.example", &recorder{notes: notes}, HTTPClientOptions{Transport: script(server.serve).inMemory(t)})
-		initialize(t, h)
+		h := link(t, "http://server.example", &recorder{notes: notes}, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		openSession(t, h)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if len(at) != 5 || at[1] != 3*time.Second {

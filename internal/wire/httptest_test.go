@@ -15,11 +15,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// script is an HTTP server that a test writes itself. m is the message of a
+// httpScript is an HTTP server that a test writes itself. m is the message of a
 // POST, zero for other requests.
-type script func(w http.ResponseWriter, r *http.Request, m Message)
+type httpScript func(w http.ResponseWriter, r *http.Request, m Message)
 
-func (s script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s httpScript) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m Message
 	if r.Method == http.MethodPost {
 		body, err := io.ReadAll(r.Body)
@@ -35,7 +35,7 @@ func (s script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // listen serves the script on loopback and returns its URL.
-func (s script) listen(t *testing.T) string {
+func (s httpScript) listen(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
@@ -44,7 +44,7 @@ func (s script) listen(t *testing.T) string {
 
 // inMemory serves the script without sockets, so that it works in a bubble of
 // synctest, and returns the way to it.
-func (s script) inMemory(t *testing.T) http.RoundTripper {
+func (s httpScript) inMemory(t *testing.T) http.RoundTripper {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	srv := &http.Server{Handler: s}
 	var wg sync.WaitGroup
@@ -118,12 +118,12 @@ func abort(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-// legacyServer answers the handshake of an old server with a session; script
+// legacyServer answers the handshake of an old server with a session; rest
 // gets the rest. Sessions are named "session-1" and so on.
 type legacyServer struct {
 	version string // of the answer to initialize; "" means 2025-11-25
 	noGET   bool
-	rest    script
+	rest    httpScript
 
 	mu       sync.Mutex
 	opened   int      // sessions
@@ -194,7 +194,7 @@ func (s *legacyServer) forget() {
 // recorder is a Handler that keeps what it gets and answers with answer.
 type recorder struct {
 	answer func(ctx context.Context, r *Request) (json.RawMessage, error) // nil refuses
-	notes  chan *Notification                                            // nil drops
+	notes  chan *Notification                                             // nil drops
 }
 
 func (h *recorder) HandleRequest(ctx context.Context, r *Request) (json.RawMessage, error) {
@@ -231,8 +231,8 @@ func link(t *testing.T, url string, h Handler, options HTTPClientOptions) *HTTPC
 	return c
 }
 
-// initialize opens a legacy session on a bare link.
-func initialize(t *testing.T, h *HTTPClient) {
+// openSession opens a legacy session on a bare link.
+func openSession(t *testing.T, h *HTTPClient) {
 	t.Helper()
 	if _, err := h.Call(t.Context(), Call{Method: "initialize", Params: json.RawMessage(`{}`)}); err != nil {
 		t.Fatal(err)

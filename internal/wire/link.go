@@ -49,6 +49,10 @@ type Call struct {
 
 	// Header is sent along by HTTP transports and ignored by others.
 	Header http.Header
+
+	// KeepInputRequired makes a Client return a result that asks for input as
+	// it is, instead of asking its Handler and trying again.
+	KeepInputRequired bool
 }
 
 // Handler answers what the other side sends on its own account.

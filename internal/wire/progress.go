@@ -111,18 +111,15 @@ type taskToken struct {
 
 const maxTaskTokens = 256
 
-// add takes note of a call that is being answered.
-func (t *taskTokens) add(k *call, result json.RawMessage) {
-	if k.token == nil && k.Progress == nil {
-		return
-	}
+// add takes note of a call with a token that is being answered.
+func (t *taskTokens) add(of taskToken, result json.RawMessage) {
 	if _, ok := Member(result, "task"); !ok {
 		return
 	}
 	if len(t.latest) == maxTaskTokens {
 		t.latest = append(t.latest[:0], t.latest[1:]...)
 	}
-	t.latest = append(t.latest, taskToken{k.id, k.token, k.Tag})
+	t.latest = append(t.latest, of)
 }
 
 func (t *taskTokens) find(id int64) *taskToken {

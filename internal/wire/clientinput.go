@@ -1,0 +1,114 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Multi round-trip requests, the client's part: a modern server that needs
+// something answers input_required, and the client sends the request again with
+// what the server asked for.
+
+const (
+	maxInputRounds = 10 // requests that one call may take
+	maxLoadSheds   = 3  // of them, those for which the server asked nothing but patience
+	loadShedPause  = 100 * time.Millisecond
+)
+
+// callWithInput makes a call and provides the input that the server asks for.
+func (c *Client) callWithInput(ctx context.Context, call Call) (json.RawMessage, error) {
+	original := call.Params
+	sheds := 0
+	for range maxInputRounds {
+		result, err := c.callModern(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		if kind, _ := StringMember(result, "resultType"); kind != ResultInputRequired {
+			return result, nil
+		}
+		requests, asked := Member(result, "inputRequests")
+		state, hasState := Member(result, "requestState")
+		if !asked && !hasState {
+			return nil, fmt.Errorf("%s: the server needs input and does not say which", call.Method)
+		}
+		if !asked {
+			if sheds++; sheds > maxLoadSheds {
+				return nil, fmt.Errorf("%s: the server put the call off more than %d times", call.Method, maxLoadSheds)
+			}
+			if !pause(ctx, backoff(loadShedPause, sheds)) {
+				return nil, context.Cause(ctx)
+			}
+		}
+		var responses json.RawMessage
+		if asked {
+			if responses, err = c.provideInput(ctx, call, requests); err != nil {
+				return nil, fmt.Errorf("%s: %w", call.Method, err)
+			}
+		}
+		if call.Params, err = retryParams(original, responses, state); err != nil {
+			return nil, fmt.Errorf("params of %s: %w", call.Method, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: the server asked for input more than %d times", call.Method, maxInputRounds)
+}
+
+// retryParams are the original params with the answers, and with exactly the
+// state that the server gave out, if any.
+func retryParams(params, responses, state json.RawMessage) (json.RawMessage, error) {
+	var err error
+	for name, value := range map[string]json.RawMessage{"inputResponses": responses, "requestState": state} {
+		if value == nil {
+			params = DeleteMember(params, name)
+		} else if params, err = SetMember(params, value, name); err != nil {
+			return nil, err
+		}
+	}
+	return params, nil
+}
+
+var errNotOffered = errors.New("which this client does not offer")
+
+// provideInput has the Handler answer each request of the server, one after
+// the other.
+func (c *Client) provideInput(ctx context.Context, call Call, requests json.RawMessage) (json.RawMessage, error) {
+	responses := json.RawMessage(`{`)
+	for key, request := range Members(requests) {
+		method, _ := StringMember(request, "method")
+		if !c.offers(method) {
+			return nil, fmt.Errorf("the server asks for %s, %w", printable(method), errNotOffered)
+		}
+		params, _ := Member(request, "params")
+		r := &Request{ID: StringID(key), Method: method, Params: params, Link: c, Tag: call.Tag}
+		answer := respond(ctx, c.options.Handler, r, c.options.Logger)
+		if answer.Error != nil {
+			return nil, fmt.Errorf("%s: %w", method, answer.Error)
+		}
+		if len(responses) > 1 {
+			responses = append(responses, ',')
+		}
+		responses = append(AppendString(responses, key), ':')
+		responses = append(responses, answer.Result...)
+	}
+	return append(responses, '}'), nil
+}
+
+// offers reports whether the client has declared what the server asks for.
+func (c *Client) offers(method string) bool {
+	var capability string
+	switch method {
+	case "elicitation/create":
+		capability = "elicitation"
+	case "sampling/createMessage":
+		capability = "sampling"
+	case "roots/list":
+		capability = "roots"
+	default:
+		return false
+	}
+	value, ok := Member(c.options.Capabilities, capability)
+	return ok && !isNull(value)
+}
