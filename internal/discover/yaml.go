@@ -13,7 +13,7 @@ import (
 
 // maxNodes bounds the values of one TOML or YAML file, those included that
 // aliases repeat.
-const maxNodes = 200_000
+const maxNodes = 100_000
 
 // parseYAML parses the first document of a YAML file. An error is a
 // *config.SyntaxError.
