@@ -137,7 +137,7 @@ func (d *doc) denyTools(rules []string) {
 		prefix := "mcp__" + claudeUnsafe.ReplaceAllString(sourceName(e), "_")
 		for _, r := range rules {
 			if r == prefix || r == prefix+"__*" {
-				return "permissions.deny " + r
+				return "permissions.deny " + config.Escape(r)
 			}
 			if tool, ok := strings.CutPrefix(r, prefix+"__"); ok && !slices.Contains(e.Server.DisabledTools, tool) {
 				e.Server.DisabledTools = append(e.Server.DisabledTools, tool)

@@ -44,7 +44,7 @@ func codexServer(_ *doc, f *config.Fields, e *config.Entry) {
 	}
 	if f.Has("bearer_token") {
 		f.Ignore("bearer_token")
-		f.Report(config.SeverityError, "bearer_token", fmt.Sprintf("mcp_servers.%s uses unsupported `bearer_token`; set `bearer_token_env_var`", sourceName(e)), "")
+		f.Report(config.SeverityError, "bearer_token", fmt.Sprintf("mcp_servers.%s uses unsupported `bearer_token`; set `bearer_token_env_var`", config.Escape(sourceName(e))), "")
 	}
 }
 
@@ -69,7 +69,7 @@ func codexEnvVars(f *config.Fields) []string {
 			name, _ := it.Get("name")
 			source, _ := it.Get("source")
 			if source.Text == "remote" {
-				inner.Report(config.SeverityNote, "", name.Text+" is set on a remote machine and not passed on from here", "")
+				inner.Report(config.SeverityNote, "", config.Escape(name.Text)+" is set on a remote machine and not passed on from here", "")
 			} else if name.Text != "" {
 				names = append(names, name.Text)
 			}

@@ -227,7 +227,7 @@ func (s *scan) closedDirectory(file string, err error) {
 // that leads out of it.
 func (s *scan) ownerProject(c candidate, linked bool) string {
 	switch {
-	case s.realProject == "" || c.required:
+	case s.realProject == "" || c.required || c.place.Scope == config.ScopeManaged:
 		return ""
 	case c.inProject:
 		return s.env.Project

@@ -54,7 +54,7 @@ func nativeServer(_ *doc, f *config.Fields, e *config.Entry) {
 	e.Server = config.DecodeServer(f)
 	e.Server.Extra = f.Rest()
 	if len(e.Server.Extra) > 0 {
-		f.Report(config.SeverityWarning, "", "not understood: "+strings.Join(slices.Sorted(maps.Keys(e.Server.Extra)), ", "), "")
+		f.Report(config.SeverityWarning, "", "not understood: "+config.Escape(strings.Join(slices.Sorted(maps.Keys(e.Server.Extra)), ", ")), "")
 	}
 	if e.Title != "" {
 		f.Report(config.SeverityWarning, "", fmt.Sprintf("Server name can only contain letters, numbers, dash, underscore, and dot; read as %q", e.Name), "")

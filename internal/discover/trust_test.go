@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -255,5 +256,46 @@ func TestSeedMessages(t *testing.T) {
 		if len(problems) != 1 || problems[0].Message != want[e.Name] {
 			t.Errorf("%s: %v", e.Name, problems)
 		}
+	}
+}
+
+// TestClaudeLocalScope finds the servers of this user for this directory, which
+// the user's own file keeps under the directory's path.
+func TestClaudeLocalScope(t *testing.T) {
+	for _, tt := range []struct {
+		goos, key, dir, project string
+		want                    bool
+	}{
+		{"linux", "/w/app", "/w/app", "/w/app", true},
+		{"linux", "/w/app/", "/w/app/sub", "/w/app", true},
+		{"linux", "/w/app/sub", "/w/app/sub", "/w/app", true},
+		{"linux", "/w/APP", "/w/app", "/w/app", false},
+		{"linux", "/w", "/w/app", "/w/app", false},
+		{"windows", `c:/work/APP`, `C:\Work\App`, `C:\Work\App`, true},
+		{"windows", `C:\Work\Other`, `C:\Work\App`, `C:\Work\App`, false},
+	} {
+		m := newMachine(t)
+		key, err := json.Marshal(tt.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.write("home/.claude.json", `{"projects": {`+string(key)+`: {"mcpServers": {"x": {"command": "x"}}}}}`)
+		m.env.OS, m.env.Dir, m.env.Project = tt.goos, tt.dir, tt.project
+		r := Scan(t.Context(), m.env)
+		if got := len(r.Entries) == 1 && r.Entries[0].Origin.Scope == config.ScopeLocal && r.Entries[0].Origin.Project == ""; got != tt.want {
+			t.Errorf("%s in %s (%s): %v", tt.key, tt.dir, tt.goos, names(r))
+		}
+	}
+}
+
+// TestManagedStaysManaged: whoever works in the root directory does not make the
+// administrator's servers a project's.
+func TestManagedStaysManaged(t *testing.T) {
+	m := newMachine(t)
+	m.write("root/etc/claude-code/managed-mcp.json", oneServer)
+	m.env.Project = filepath.Dir(m.env.Home)
+	r := Scan(t.Context(), m.env)
+	if len(r.Entries) != 1 || r.Entries[0].Origin.Project != "" || r.Entries[0].Origin.Priority != 110 {
+		t.Errorf("found %+v", r.Entries)
 	}
 }

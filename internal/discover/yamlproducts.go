@@ -61,6 +61,6 @@ func continueServer(_ *doc, f *config.Fields, e *config.Entry) {
 		s.Extra = options.Rest()
 	}
 	if uses := f.String("uses"); uses != "" {
-		e.Skip = "refers to " + uses + " on Continue's hub"
+		e.Skip = "refers to " + config.Escape(uses) + " on Continue's hub"
 	}
 }
