@@ -99,12 +99,13 @@ func Trust(e config.Entry, hash string, approvals Approvals) (state config.State
 	if e.Origin.Project == "" {
 		return config.Pending, ""
 	}
-	decision, ok := approvals.Get(hash)
-	switch {
-	case ok && decision.Decision == Approve:
-		return config.Pending, ""
-	case ok && decision.Decision == Reject:
-		return config.Disabled, "rejected"
+	if decision, ok := approvals.Get(hash); ok && hash != "" {
+		switch decision.Decision {
+		case Approve:
+			return config.Pending, ""
+		case Reject:
+			return config.Disabled, "rejected"
+		}
 	}
 	for _, d := range approvals.entries {
 		if d.Decision == Approve && d.Name == e.Name && d.File == e.Origin.File {

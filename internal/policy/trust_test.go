@@ -17,6 +17,7 @@ func TestTrust(t *testing.T) {
 	var a Approvals
 	a.Set("yes", Approval{Decision: Approve, Name: "s", Project: "/src/p", File: "/src/p/.mcp.json"})
 	a.Set("no", Approval{Decision: Reject, Name: "s", Project: "/src/p", File: "/src/p/.mcp.json"})
+	a.Set("", Approval{Decision: Approve})
 	a.Set("odd", Approval{Decision: "approved", Name: "s"})
 	other := theirs
 	other.Name = "other"
