@@ -1,0 +1,118 @@
+// Package proc runs child processes that do not outlive their purpose: each in
+// a process group of its own, so that ending one ends what it started too. On
+// Windows the process itself is all that is ended.
+//
+// A child never inherits this process's environment, working directory or
+// standard input by accident: what it gets is what its Spec says.
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+)
+
+// waitDelay is how long a process that escaped its group may keep a finished
+// child's output open before it is given up.
+const waitDelay = 2 * time.Second
+
+// Spec says what to run.
+type Spec struct {
+	Path string   // program; without a separator it is looked up in this process's PATH
+	Args []string // without the program's name
+	Dir  string   // empty means this process's directory
+	Env  []string // all of the child's environment, as NAME=value; nil means none
+
+	MaxOutput int           // bytes of output that are too many; 0 means 64 KiB
+	Timeout   time.Duration // 0 means none beyond the context's
+}
+
+const defaultMaxOutput = 64 << 10
+
+// ErrTooMuchOutput is returned when a child printed more than its Spec allows.
+var ErrTooMuchOutput = errors.New("printed too much")
+
+// ExitError says how a child ended that did not end well. It holds nothing of
+// what the child printed: that may be a secret.
+type ExitError struct {
+	Code   int    // exit status; -1 if a signal ended it
+	State  string // such as "exit status 3" or "signal: killed"
+	Stderr int64  // bytes it wrote to standard error
+}
+
+func (e *ExitError) Error() string {
+	if e.Stderr == 0 {
+		return e.State
+	}
+	return fmt.Sprintf("%s (and %d bytes on stderr)", e.State, e.Stderr)
+}
+
+// Output runs a child to its end and returns what it printed to standard
+// output. Its standard input is empty, what it writes to standard error is
+// dropped. When Output returns, the child and the rest of its group are gone.
+func Output(ctx context.Context, s Spec) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if s.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("no end after %v: %w", s.Timeout, context.DeadlineExceeded))
+		defer stop()
+	}
+	out := &limitedBuffer{max: s.MaxOutput, full: func() { cancel(ErrTooMuchOutput) }}
+	if out.max == 0 {
+		out.max = defaultMaxOutput
+	}
+	var dropped counter
+
+	cmd := exec.CommandContext(ctx, s.Path, s.Args...)
+	cmd.Dir, cmd.Env = s.Dir, append([]string{}, s.Env...)
+	cmd.Stdout, cmd.Stderr = out, &dropped
+	cmd.WaitDelay = waitDelay
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	err := waitGroup(cmd)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success():
+		// What still holds the pipe has left the group: it is no part of the
+		// child any more, and the output is complete.
+		return out.kept, nil
+	case context.Cause(ctx) != nil:
+		return nil, context.Cause(ctx)
+	}
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil, &ExitError{Code: cmd.ProcessState.ExitCode(), State: cmd.ProcessState.String(), Stderr: int64(dropped)}
+	}
+	return nil, err
+}
+
+// limitedBuffer keeps up to max bytes and calls full when there are more.
+type limitedBuffer struct {
+	kept []byte
+	max  int
+	full func()
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if len(b.kept)+len(p) > b.max {
+		b.full()
+		return 0, io.ErrShortWrite
+	}
+	b.kept = append(b.kept, p...)
+	return len(p), nil
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
