@@ -44,7 +44,7 @@ declarations of the same name. Nothing is started or contacted.`,
 func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	field := func(name, value string) {
 		if value != "" {
-			p.line("%s %s", name+":"+strings.Repeat(" ", 11-len(name)), value)
+			p.line("%s %s", name+":"+strings.Repeat(" ", 12-len(name)), value)
 		}
 	}
 	title := s.Name
@@ -53,7 +53,7 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	}
 	field("Name", title)
 	state := stateCell(s)
-	p.line("State:       "+p.paint("%s", state.style)+"%s", state.text, note(s.Reason+s.Skip))
+	p.line("State:        "+p.paint("%s", state.style)+"%s", state.text, note(s.Reason+s.Skip))
 	field("Type", string(s.Transport))
 	field("Product", s.Origin.Product+" ("+string(s.Origin.Scope)+" scope)")
 	field("Declared at", p.place(s.Origin))
@@ -74,7 +74,7 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	p.problems(s.Problems)
 	for _, o := range all {
 		if o.Name == s.Name && o.ShadowedBy != nil {
-			p.line("Shadows:     %s: %s", p.place(o.Origin), o.Why)
+			p.line("Shadows:      %s: %s", p.place(o.Origin), o.Why)
 		}
 	}
 }
