@@ -119,16 +119,30 @@ func (h *Host) ResetProjectChoices(ctx context.Context) (int, error) {
 	return forgotten, h.reload(ctx)
 }
 
-func (h *Host) readApprovals() (policy.Approvals, error) {
-	data, err := atomicfile.Read(h.places.approvalsFile(), config.MaxFileSize)
+// readApprovals reads what was decided. If that cannot be read nothing counts
+// as approved, and the problem says so.
+func (h *Host) readApprovals() (policy.Approvals, []config.Problem) {
+	data, err := atomicfile.Read(h.places.approvalsFile(), maxApprovals)
 	if errors.Is(err, fs.ErrNotExist) {
 		return policy.Approvals{}, nil
 	}
-	if err != nil {
-		return policy.Approvals{}, fmt.Errorf("approvals: %w", err)
+	var approvals policy.Approvals
+	if err == nil {
+		approvals, err = h.parseApprovals(data)
 	}
-	return h.parseApprovals(data)
+	if err != nil {
+		return policy.Approvals{}, []config.Problem{{
+			Severity: config.SeverityError, File: h.places.approvalsFile(),
+			Message: "no approval can be read, so none counts: " + err.Error(), Hint: damagedHint,
+		}}
+	}
+	return approvals, nil
 }
+
+const (
+	maxApprovals = 16 << 20
+	damagedHint  = "Move the file away; every project server then asks for approval again."
+)
 
 func (h *Host) parseApprovals(data []byte) (policy.Approvals, error) {
 	var a policy.Approvals
@@ -136,8 +150,7 @@ func (h *Host) parseApprovals(data []byte) (policy.Approvals, error) {
 		return a, nil
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return a, errorf(KindConfigInvalid, "%s is damaged: %v", h.places.approvalsFile(), err).
-			hint("Move it away; every project server then asks for approval again.")
+		return a, errorf(KindConfigInvalid, "%s is damaged: %v", h.places.approvalsFile(), err).hint(damagedHint)
 	}
 	return a, nil
 }
@@ -220,7 +233,7 @@ func (h *Host) workDir(e config.Entry) string {
 // fileDigest hashes a program of the project, so that an edited one asks again.
 func fileDigest(path string) string {
 	const most = 256 << 20
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
 		return ""
 	}

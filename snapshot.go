@@ -127,10 +127,8 @@ func (h *Host) reload(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	approvals, err := h.readApprovals()
-	if err != nil {
-		return err
-	}
+	approvals, unread := h.readApprovals()
+	problems = append(problems, unread...)
 	var candidates []config.Candidate
 	hashes := map[string]string{} // by origin, which no two entries share
 	for _, e := range found.Entries {

@@ -2,6 +2,9 @@ package patchbay
 
 import "io/fs"
 
+// openNonblock: there is nothing an open waits for.
+const openNonblock = 0
+
 // Windows keeps ownership in access lists that a profile directory inherits;
 // there is nothing to tell from the file information.
 func ownedByUser(fs.FileInfo) bool { return true }

@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// openNonblock keeps an open from waiting for the other end of a pipe.
+const openNonblock = syscall.O_NONBLOCK
+
 // ownedByUser reports whether a file belongs to the user or the administrator.
 func ownedByUser(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)

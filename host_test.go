@@ -1,0 +1,246 @@
+package patchbay_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// computer is a home with a project in it.
+type computer struct {
+	t             *testing.T
+	home, project string
+	opts          patchbay.Options
+}
+
+func newComputer(t *testing.T) *computer {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &computer{t: t, home: filepath.Join(dir, "home"), project: filepath.Join(dir, "home", "src", "project")}
+	c.write(filepath.Join(c.project, ".git", "HEAD"), "ref: refs/heads/main\n")
+	c.opts = patchbay.Options{Home: c.home, Dir: c.project, Environ: []string{}, SystemRoot: filepath.Join(dir, "system")}
+	return c
+}
+
+func (c *computer) write(path, text string) {
+	c.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *computer) open() *patchbay.Host {
+	c.t.Helper()
+	h, err := patchbay.Open(c.t.Context(), c.opts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func (c *computer) state(name string) config.State {
+	c.t.Helper()
+	s, err := c.open().Server(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s.State
+}
+
+const projectServer = `{"mcpServers": {"tool": {"command": "acme"}}}`
+
+// approve opens a host, approves the server and returns the host's own state
+// directory.
+func (c *computer) approve(name string) {
+	c.t.Helper()
+	h := c.open()
+	req, err := h.Approval(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := h.Approve(c.t.Context(), name, req.Hash); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestApprovalIsForOnePlace(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.project, ".mcp.json"), projectServer)
+	c.approve("tool")
+	if s := c.state("tool"); s != config.Pending {
+		t.Fatalf("state %s", s)
+	}
+	// From a directory below it is the same project; a copy elsewhere is not.
+	below := filepath.Join(c.project, "a", "b")
+	c.write(filepath.Join(below, "x"), "")
+	c.opts.Dir = below
+	if s := c.state("tool"); s != config.Pending {
+		t.Errorf("below the project: state %s", s)
+	}
+	c.opts.Dir = filepath.Join(c.home, "src", "copy")
+	c.write(filepath.Join(c.opts.Dir, ".mcp.json"), projectServer)
+	if s := c.state("tool"); s != config.NeedsApproval {
+		t.Errorf("a copy of the project: state %s", s)
+	}
+}
+
+// No directory that a project brings may hold the user's decisions.
+func TestStateStaysOutsideTheProject(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.project, ".mcp.json"), projectServer)
+	c.opts.Environ = []string{"XDG_STATE_HOME=" + filepath.Join(c.project, "state")}
+	c.approve("tool")
+	if _, err := os.Stat(filepath.Join(c.project, "state")); err == nil {
+		t.Error("the state directory lies in the project")
+	}
+	if _, err := os.Stat(filepath.Join(c.home, ".local", "state", "patchbay", "approvals.json")); err != nil {
+		t.Error(err)
+	}
+	// A link out of the state directory is not followed.
+	other := newComputer(t)
+	other.write(filepath.Join(other.project, ".mcp.json"), projectServer)
+	target := filepath.Join(other.project, "stolen")
+	other.write(filepath.Join(target, "x"), "")
+	if err := os.MkdirAll(filepath.Join(other.home, ".local", "state", "patchbay"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(target, "approvals.json"), filepath.Join(other.home, ".local", "state", "patchbay", "approvals.json")); err != nil {
+		t.Fatal(err)
+	}
+	h := other.open()
+	req, err := h.Approval("tool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Approve(t.Context(), "tool", req.Hash); err == nil {
+		t.Error("an approval was written through a symbolic link")
+	}
+}
+
+func TestApprovalOfWhatWasShown(t *testing.T) {
+	c := newComputer(t)
+	file := filepath.Join(c.project, ".mcp.json")
+	c.write(file, projectServer)
+	h := c.open()
+	req, err := h.Approval("tool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write(file, strings.Replace(projectServer, "acme", "evil", 1))
+	err = h.Approve(t.Context(), "tool", req.Hash)
+	if e, ok := errors.AsType[*patchbay.Error](err); !ok || e.Kind != patchbay.KindDenied {
+		t.Errorf("got %v", err)
+	}
+	if s := c.state("tool"); s != config.NeedsApproval {
+		t.Errorf("state %s", s)
+	}
+}
+
+// A project's entry never takes a name away from a server that works.
+func TestProjectCannotShadow(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), `{"mcpServers": {"tool": {"command": "mine"}}}`)
+	for name, entry := range map[string]string{
+		"unapproved": projectServer,
+		"disabled":   `{"mcpServers": {"tool": {"command": "acme", "enabled": false}}, "disabledServers": ["tool"]}`,
+		"invalid":    `{"mcpServers": {"tool": {}}}`,
+	} {
+		c.write(filepath.Join(c.project, ".patchbay", "mcp.json"), entry)
+		s, err := c.open().Server("tool")
+		if err != nil || s.Server.Command != "mine" || s.State != config.Pending {
+			t.Errorf("%s: %s is %s, %v", name, s.Server.Command, s.State, err)
+		}
+	}
+}
+
+func TestFailOnInvalid(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), `{"mcpServers": {"bad": {}, "good": {"command": "x"}}}`)
+	c.opts.FailOnInvalid = true
+	_, err := patchbay.Open(t.Context(), c.opts)
+	e, ok := errors.AsType[*patchbay.Error](err)
+	if !ok || e.Kind != patchbay.KindConfigInvalid || len(e.Problems) != 1 || e.Problems[0].Line != 1 {
+		t.Errorf("got %#v", err)
+	}
+}
+
+// A file that breaks while the host runs keeps the host usable, and the broken
+// file is not written to.
+func TestBrokenFileIsNotEdited(t *testing.T) {
+	c := newComputer(t)
+	file := filepath.Join(c.home, ".config", "patchbay", "mcp.json")
+	const broken = `{"mcpServers": {"a": {"command": "x"}`
+	c.write(file, broken)
+	h := c.open()
+	_, err := h.Add(t.Context(), patchbay.AddRequest{Name: "b", Scope: config.ScopeUser, Server: []byte(`{"command":"x"}`)})
+	e, ok := errors.AsType[*patchbay.Error](err)
+	if !ok || len(e.Problems) != 1 || e.Problems[0].File != file {
+		t.Errorf("got %v", err)
+	}
+	if got, _ := os.ReadFile(file); string(got) != broken {
+		t.Errorf("the file was changed: %s", got)
+	}
+}
+
+// If the approvals cannot be read nothing is approved, the problem is shown, and
+// nothing overwrites the file.
+func TestDamagedApprovals(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.project, ".mcp.json"), projectServer)
+	c.approve("tool")
+	file := filepath.Join(c.home, ".local", "state", "patchbay", "approvals.json")
+	c.write(file, "{oops")
+	h := c.open()
+	snap := h.Snapshot()
+	if snap.Servers[0].State != config.NeedsApproval || len(snap.Problems) != 1 || snap.Problems[0].File != file {
+		t.Errorf("%s, %v", snap.Servers[0].State, snap.Problems)
+	}
+	req, err := h.Approval("tool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Approve(t.Context(), "tool", req.Hash); err == nil || !strings.Contains(err.Error(), "approvals.json is damaged") {
+		t.Errorf("got %v", err)
+	}
+	if got, _ := os.ReadFile(file); string(got) != "{oops" {
+		t.Errorf("the file was overwritten: %s", got)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.project, ".mcp.json"), projectServer)
+	h := c.open()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			name := string(rune('a' + i))
+			_, err := h.Add(context.Background(), patchbay.AddRequest{Name: name, Scope: config.ScopeUser, Server: []byte(`{"command":"x"}`)})
+			if err != nil {
+				t.Error(err)
+			}
+			if _, err := h.SetEnabled(context.Background(), name, false); err != nil {
+				t.Error(err)
+			}
+			h.Servers()
+		})
+	}
+	wg.Wait()
+	if n := len(h.Servers()); n != 9 {
+		t.Errorf("%d servers, want 9", n)
+	}
+}

@@ -1,0 +1,150 @@
+package control_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newHost(t *testing.T) *patchbay.Host {
+	t.Helper()
+	home := t.TempDir()
+	project := filepath.Join(home, "project")
+	if err := os.MkdirAll(filepath.Join(project, ".cursor"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	entry := `{"mcpServers": {"tool": {"command": "acme", "env": {"KEY": "FAKE-1"}}}}`
+	if err := os.WriteFile(filepath.Join(project, ".cursor", "mcp.json"), []byte(entry), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h, err := patchbay.Open(t.Context(), patchbay.Options{Dir: project, Home: home, Environ: []string{}, SystemRoot: filepath.Join(home, "system")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// TestEveryMethod calls each method of the client through the handler, and
+// demands that there is no method it forgot.
+func TestEveryMethod(t *testing.T) {
+	c := control.InProcess(newHost(t))
+	ctx := t.Context()
+	called := map[string]bool{}
+	step := func(method string, err error) {
+		t.Helper()
+		called[method] = true
+		if err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	state := func(want config.State) {
+		t.Helper()
+		s, err := c.Server(ctx, "tool", false)
+		step("Server", err)
+		if s.State != want {
+			t.Errorf("tool is %s, want %s", s.State, want)
+		}
+	}
+	snap, err := c.Snapshot(ctx, true)
+	step("Snapshot", err)
+	if len(snap.Servers) != 1 || snap.Servers[0].Name != "tool" || !json.Valid(snap.Servers[0].Config) {
+		t.Fatalf("servers: %+v", snap.Servers)
+	}
+	state(config.NeedsApproval)
+	a, err := c.Approval(ctx, "tool")
+	step("Approval", err)
+	step("Approve", c.Approve(ctx, "tool", a.Hash))
+	state(config.Pending)
+	step("Reject", c.Reject(ctx, "tool", a.Hash))
+	state(config.Disabled)
+	n, err := c.ResetProjectChoices(ctx)
+	step("ResetProjectChoices", err)
+	if n != 1 {
+		t.Errorf("forgot %d choices, want 1", n)
+	}
+	state(config.NeedsApproval)
+
+	ch, err := c.Add(ctx, patchbay.AddRequest{Name: "mine", Scope: config.ScopeUser, Server: json.RawMessage(`{"command":"x"}`)})
+	step("Add", err)
+	if ch.Action != "added" {
+		t.Errorf("Add: %+v", ch)
+	}
+	ch, err = c.SetEnabled(ctx, "mine", false)
+	step("SetEnabled", err)
+	if ch.Action != "disabled" {
+		t.Errorf("SetEnabled: %+v", ch)
+	}
+	ch, err = c.Remove(ctx, patchbay.RemoveRequest{Name: "mine"})
+	step("Remove", err)
+	if ch.Action != "removed" {
+		t.Errorf("Remove: %+v", ch)
+	}
+	changes, err := c.Import(ctx, patchbay.ImportRequest{Provider: "cursor", DryRun: true})
+	step("Import", err)
+	if len(changes) != 1 {
+		t.Errorf("Import: %+v", changes)
+	}
+	before, _ := c.Snapshot(ctx, false)
+	step("Reload", c.Reload(ctx))
+	if after, _ := c.Snapshot(ctx, false); after.Seq <= before.Seq {
+		t.Errorf("Reload: seq %d after %d", after.Seq, before.Seq)
+	}
+
+	typ := reflect.TypeFor[*control.Client]()
+	for i := range typ.NumMethod() {
+		if name := typ.Method(i).Name; !called[name] {
+			t.Errorf("%s was not called", name)
+		}
+	}
+}
+
+func TestErrorsTravel(t *testing.T) {
+	c := control.InProcess(newHost(t))
+	_, err := c.Server(t.Context(), "tol", false)
+	e, ok := errors.AsType[*patchbay.Error](err)
+	if !ok || e.Kind != patchbay.KindNotFound || e.Hint == "" {
+		t.Errorf("got %#v", err)
+	}
+	_, err = c.Add(t.Context(), patchbay.AddRequest{Name: "x", Server: json.RawMessage(`{"type":"http"}`)})
+	if e, ok := errors.AsType[*patchbay.Error](err); !ok || e.Kind != patchbay.KindConfigInvalid || len(e.Problems) != 1 || e.Problems[0].Pointer != "/url" {
+		t.Errorf("got %#v", err)
+	}
+	// A name may be anything, and is always found in its place.
+	if _, err := c.Server(t.Context(), "a/b?c#d", false); exitKind(err) != patchbay.KindNotFound {
+		t.Errorf("got %v", err)
+	}
+}
+
+func exitKind(err error) patchbay.Kind {
+	if e, ok := errors.AsType[*patchbay.Error](err); ok {
+		return e.Kind
+	}
+	return ""
+}
+
+func TestPagesAreRefused(t *testing.T) {
+	h := control.Handler(newHost(t))
+	for _, header := range []string{"Origin", "Referer", "Sec-Fetch-Site"} {
+		r := httptest.NewRequest("GET", "/v1/snapshot", nil)
+		r.Header.Set(header, "http://127.0.0.1")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%s: status %d", header, w.Code)
+		}
+	}
+}
