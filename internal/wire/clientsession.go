@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -126,18 +127,40 @@ func (h *HTTPClient) deleteSession() {
 	}
 }
 
+// openTime is how long openGET waits. Some servers answer only when they have
+// something to send.
+const openTime = 2 * time.Second
+
 // openGET starts to follow the stream on which a legacy server sends what
-// belongs to no call.
-func (h *HTTPClient) openGET(s *clientSession) {
+// belongs to no call. It waits a little for the stream to be there, because
+// many servers throw away what they have to say before.
+func (h *HTTPClient) openGET(ctx context.Context, s *clientSession) {
+	answered := h.startGET(s)
+	patience := time.NewTimer(openTime)
+	defer patience.Stop()
+	select {
+	case <-answered:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+}
+
+// startGET returns a channel that is closed when the server has opened the
+// stream, or refused to.
+func (h *HTTPClient) startGET(s *clientSession) <-chan struct{} {
+	answered := make(chan struct{})
+	settled := sync.OnceFunc(func() { close(answered) })
 	if s.modern {
-		return
+		settled()
+		return answered
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.session.Load() != s {
 		cancel()
-		return
+		settled()
+		return answered
 	}
 	if h.endGET != nil {
 		h.endGET()
@@ -145,18 +168,21 @@ func (h *HTTPClient) openGET(s *clientSession) {
 	h.endGET = cancel
 	h.wg.Go(func() {
 		defer cancel()
-		h.followGET(ctx, s)
+		h.followGET(ctx, s, settled)
 	})
+	return answered
 }
 
 // followGET reads the GET stream and opens it again whenever it ends, until
-// the server turns out not to offer one or ctx ends.
-func (h *HTTPClient) followGET(ctx context.Context, s *clientSession) {
+// the server turns out not to offer one or ctx ends. It calls answered whenever
+// the server has answered.
+func (h *HTTPClient) followGET(ctx context.Context, s *clientSession, answered func()) {
 	var at streamPosition
 	opened := false
 	for fruitless := 0; ; {
 		before := at.lastID
 		body, err := h.get(ctx, s, at.lastID)
+		answered()
 		if err == nil {
 			if opened && before == "" && h.missed != nil {
 				h.missed()

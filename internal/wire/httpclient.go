@@ -379,7 +379,7 @@ func (h *HTTPClient) Notify(ctx context.Context, method string, params json.RawM
 		}
 	}
 	if err == nil && method == "notifications/initialized" {
-		h.openGET(s)
+		h.openGET(ctx, s)
 	}
 	return err
 }
