@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 )
 
 // Transport is a way to reach a server, for Connect: Stream or HTTP.
@@ -164,6 +163,11 @@ func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) 
 	probe, stop := context.WithTimeoutCause(ctx, c.options.ProbeTimeout, errProbe)
 	defer stop()
 	err := c.discover(probe)
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeUnsupportedVersion {
+		if supported, _ := Member(e.Data, "supported"); listsVersion(supported, Version20260728) {
+			err = c.discover(probe) // that is what it was sent: perhaps it was not ready
+		}
+	}
 	if err == nil {
 		return DialectModern, nil
 	}
@@ -237,14 +241,20 @@ func (c *Client) discover(ctx context.Context) error {
 	if !ok {
 		return errNotModern // some servers answer every method with an empty object
 	}
-	if !slices.ContainsFunc(slices.Collect(elements(versions)), func(v json.RawMessage) bool {
-		s, _ := Unquote(v)
-		return s == Version20260728
-	}) {
+	if !listsVersion(versions, Version20260728) {
 		return &Error{Code: CodeUnsupportedVersion, Message: errNoCommonVer.Error(), Data: versionsData(versions)}
 	}
 	c.opened(Modern, Version20260728, result)
 	return nil
+}
+
+func listsVersion(list json.RawMessage, version string) bool {
+	for v := range elements(list) {
+		if s, _ := Unquote(v); s == version {
+			return true
+		}
+	}
+	return false
 }
 
 func versionsData(supported json.RawMessage) json.RawMessage {

@@ -50,3 +50,32 @@ func TestHandshakeWaitsForStream(t *testing.T) {
 		})
 	}
 }
+
+// A server that refuses the revision it says it supports is asked once more.
+func TestDiscoverOnceMore(t *testing.T) {
+	for _, c := range []struct {
+		refusals  int
+		connected bool
+	}{{0, true}, {1, true}, {2, false}} {
+		asked := 0
+		url := httpScript(func(w http.ResponseWriter, _ *http.Request, m Message) {
+			if asked++; asked <= c.refusals {
+				refusal := Errorf(CodeUnsupportedVersion, "Unsupported protocol version")
+				refusal.Data = []byte(`{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+				respondError(w, m, http.StatusBadRequest, refusal)
+				return
+			}
+			respondJSON(w, m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`)
+		}).listen(t)
+		client, err := Connect(t.Context(), HTTP(url, nil), nil)
+		if (err == nil) != c.connected || asked != min(c.refusals, 1)+1 {
+			t.Errorf("after %d refusals and %d requests: %v", c.refusals, asked, err)
+		}
+		if err == nil {
+			if v := client.Opening().Version; v != Version20260728 {
+				t.Errorf("after %d refusals: version %s", c.refusals, v)
+			}
+			client.Close()
+		}
+	}
+}
