@@ -168,9 +168,9 @@ func TestResolveRemembers(t *testing.T) {
 			}
 		}
 		resolve(1, false)
-		time.Sleep(retryAfter - 1)
+		time.Sleep(retryAfter - time.Nanosecond)
 		resolve(1, false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		resolve(2, false)
 		time.Sleep(retryAfter)
 		resolve(3, true)
