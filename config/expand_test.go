@@ -393,3 +393,28 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+// A translated value that is not reported means in our files what it meant in
+// its own.
+func FuzzTranslate(f *testing.F) {
+	for _, s := range []string{"${A}", "$${A}", "$$A", "$$$A", "a$\\{b", "{env:A}$", "${A:-b}", "\\$A", "${{ secrets.A }}", "$(x)", "${", "%A%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		vars := Vars{Lookup: func(name string) (string, bool) { return "<" + name + ">", true }, WorkspaceRoot: "/w", Home: "<HOME>", OS: "linux"}
+		s := Server{Command: "c", Args: []string{text}}
+		for d := range allDialects() {
+			native, unclear := Translate(s, d)
+			if len(unclear) > 0 {
+				continue
+			}
+			want, problems := Expand(s, d, vars)
+			if worst(problems) == SeverityError {
+				continue
+			}
+			if got, problems := Expand(native, DialectPatchbay, vars); got.Args[0] != want.Args[0] {
+				t.Fatalf("%s: %q means %q, but its translation %q means %q: %v", d, text, want.Args[0], native.Args[0], got.Args[0], problems)
+			}
+		}
+	})
+}

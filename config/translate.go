@@ -15,7 +15,9 @@ func Translate(s Server, d Dialect) (out Server, unclear []string) {
 		var b strings.Builder
 		for _, p := range d.parse(text) {
 			t, clear := p.native(dialects[d])
-			ok = ok && clear
+			// A dollar sign before a placeholder would make it literal.
+			collides := strings.HasSuffix(b.String(), "$") && strings.HasPrefix(t, "${")
+			ok = ok && clear && !collides
 			b.WriteString(t)
 		}
 		// In our files such a value is looked up or run; in its own it was text.
@@ -40,6 +42,8 @@ func (p part) native(g grammar) (text string, clear bool) {
 		return quote(p.name), true
 	case variable:
 		switch {
+		case leadingName(p.name) != p.name: // which we cannot write
+			return quote(p.text), false
 		case p.hasFallback:
 			return "${" + p.name + ":-" + p.fallback + "}", !strings.ContainsAny(p.fallback, "{}$")
 		case g.unset == emptyText:
