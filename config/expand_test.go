@@ -342,7 +342,7 @@ func TestUses(t *testing.T) {
 	if diff := cmp.Diff([]string{"BEARER", "HELP", "HOST", "INSHELL", "KEYVAR"}, Unset(s, DialectPatchbay, Vars{Lookup: func(n string) (string, bool) { return "", n == "CMD" }})); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"get ${INSHELL}", "helper ${HELP}"}, Executes(s, DialectPatchbay)); diff != "" {
+	if diff := cmp.Diff([]string{"helper ${HELP}", "get ${INSHELL}"}, Executes(s, DialectPatchbay)); diff != "" {
 		t.Error(diff)
 	}
 	if got := Executes(s, DialectClaude); !slices.Equal(got, []string{"helper ${HELP}"}) {

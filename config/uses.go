@@ -130,18 +130,18 @@ func NamesVariable(value string) bool {
 }
 
 // Executes returns the commands that would run on this machine to obtain values
-// of an entry: its `!command` values, without the exclamation mark, and its
-// headersHelper.
+// of an entry: its headersHelper, and its `!command` values without the
+// exclamation mark.
 func Executes(s Server, d Dialect) []string {
 	var commands []string
-	mapStrings(s, func(at Slot, text string) (string, bool) {
-		if at.runsInShell(d, text) {
-			if at.use != asHelper {
-				text = strings.TrimPrefix(text, "!")
-			}
-			commands = append(commands, text)
+	if s.HeadersHelper != "" {
+		commands = append(commands, s.HeadersHelper)
+	}
+	MapValues(s, func(at Slot, value Secret) (Secret, bool) {
+		if at.runsInShell(d, value.Reveal()) {
+			commands = append(commands, strings.TrimPrefix(value.Reveal(), "!"))
 		}
-		return text, true
+		return value, true
 	})
 	return commands
 }

@@ -219,13 +219,7 @@ func (d *doc) add(e config.Entry, node config.Node, decode decoder) {
 		}
 	}
 	d.anchor(&e.Server)
-	if e.Dialect.ResolvesValues() {
-		e.Executes = append(e.Executes, valueCommands(e.Server)...)
-	}
-	if e.Server.HeadersHelper != "" {
-		e.Executes = append([]string{e.Server.HeadersHelper}, e.Executes...)
-	}
-	e.Executes = firstOfEach(e.Executes, maxListed)
+	e.Executes = firstOfEach(append(e.Executes, config.Executes(e.Server, e.Dialect)...), maxListed)
 	if e.Skip == "" {
 		e.Skip = d.scan.itself(e.Server)
 	}
@@ -259,18 +253,6 @@ func checkRules(f *config.Fields, e config.Entry) {
 
 func problemAt(sev config.Severity, e config.Entry, n config.Node, message string) config.Problem {
 	return config.Problem{Severity: sev, File: e.Origin.File, Line: n.Line, Column: n.Column, Pointer: e.Origin.Pointer, Message: message}
-}
-
-// valueCommands lists the commands that values of the form `!command` would run.
-func valueCommands(s config.Server) []string {
-	var out []string
-	config.MapValues(s, func(_ config.Slot, value config.Secret) (config.Secret, bool) {
-		if command, ok := strings.CutPrefix(value.Reveal(), "!"); ok {
-			out = append(out, command)
-		}
-		return value, true
-	})
-	return out
 }
 
 // anchor makes relative paths absolute, from the directory that owns the file:

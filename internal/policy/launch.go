@@ -32,12 +32,13 @@ type Launch struct {
 // only the file system knows: the project's real path and identity, and the
 // command's resolved path and digest.
 func LaunchOf(e config.Entry) Launch {
-	executes := slices.Clone(e.Executes)
-	for _, command := range config.Executes(e.Server, e.Dialect) {
-		if !slices.Contains(executes, command) {
-			executes = append(executes, command)
-		}
-	}
+	executes := slices.Concat(e.Executes, config.Executes(e.Server, e.Dialect))
+	seen := map[string]bool{}
+	executes = slices.DeleteFunc(executes, func(command string) bool {
+		again := seen[command]
+		seen[command] = true
+		return again
+	})
 	return Launch{
 		Project: e.Origin.Project, Name: e.Name, Dialect: e.Dialect, Server: launchFields(e.Server),
 		Executes: executes, Origin: e.Origin,
