@@ -24,7 +24,7 @@ func parseScript(args []string, errors io.Writer) (script, error) {
 	var s script
 	flags := flag.NewFlagSet("mcptest", flag.ContinueOnError)
 	flags.SetOutput(errors)
-	flags.StringVar(&s.discover, "discover", "answer", "what server/discover gets: answer, unknown (an error) or silent (nothing)")
+	flags.StringVar(&s.discover, "discover", "answer", "what server/discover does: answer, unknown (an error), silent (nothing) or crash")
 	flags.IntVar(&s.banner, "banner", 0, "lines that are no messages to print at the start")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -106,6 +106,8 @@ func (s *server) request(m wire.Message) {
 func (s *server) discovered(m wire.Message) {
 	switch s.discover {
 	case "silent":
+	case "crash":
+		os.Exit(3)
 	case "unknown":
 		s.send(wire.Message{ID: m.ID, Error: wire.MethodNotFound(m.Method)})
 	default:
