@@ -90,6 +90,7 @@ Sends           the variable BEARER to https://docs.test:8443 (in the header "Au
                 the variable DOCS_TOKEN to https://docs.test:8443 (in the header "Authorization")
                 the variable ORG to https://docs.test:8443 (in the header "X-Org")
                 the variable TEAM to https://docs.test:8443 (in url)
+Warnings        ./headers.sh may be a file of this project; a change of its content does not ask again
 `
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), Describe(LaunchOf(e))); diff != "" {
 		t.Error(diff)
@@ -219,6 +220,15 @@ func TestTakesCode(t *testing.T) {
 		words := strings.Fields(line)
 		if got := takesCode(words[0], words[1:]); got != want {
 			t.Errorf("%s: %v", line, got)
+		}
+	}
+}
+
+func TestWarnsOfProjectCommands(t *testing.T) {
+	for command, want := range map[string]bool{"${workspaceRoot}/run.sh": true, "/src/p/run.sh": true, "node": false, "/usr/bin/node": false} {
+		got := strings.Join(warnings(Launch{Project: "/src/p", Server: config.Server{Command: command}}), "\n")
+		if strings.Contains(got, "whose content is not checked") != want {
+			t.Errorf("%s: %q", command, got)
 		}
 	}
 }

@@ -18,12 +18,16 @@ func warnings(l Launch) []string {
 	switch {
 	case l.CommandDigest != "":
 		out = append(out, "runs a file of this project; a change of its content asks again")
-	case within(l.ResolvedCommand, l.Project):
+	case within(l.ResolvedCommand, l.Project), s.Command != "" && projectFile(s.Command, l.Project):
 		out = append(out, "runs a file of this project, whose content is not checked")
 	}
-	for _, a := range s.Args {
-		if projectFile(a, l.Project) {
-			out = append(out, fmt.Sprintf("%s may be a file of this project; a change of its content does not ask again", shown(a)))
+	files := slices.Clone(s.Args)
+	for _, command := range l.Executes {
+		files = append(files, strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()<>'\"", r) })...)
+	}
+	for _, f := range files {
+		if projectFile(f, l.Project) {
+			out = append(out, fmt.Sprintf("%s may be a file of this project; a change of its content does not ask again", shown(f)))
 		}
 	}
 	if takesCode(s.Command, s.Args) {
