@@ -37,6 +37,7 @@ type Peer struct {
 	queue    list.List        // of *call, waiting to be sent
 	free     []*call          // for reuse
 	outbox   mailbox[Message] // what must be sent without making anyone wait
+	posted   chan struct{}    // closed when the outbox is empty; nil if it always was
 	tasks    taskTokens
 
 	// Incoming requests and notifications.
@@ -198,11 +199,26 @@ func (p *Peer) drain() {
 	})
 	patience := time.NewTimer(p.opts.Drain)
 	defer patience.Stop()
-	select {
-	case <-idle:
-	case <-patience.C:
-	case <-p.life.Done():
+	for _, over := range []<-chan struct{}{idle, p.posts()} {
+		select {
+		case <-over:
+		case <-patience.C:
+			return
+		case <-p.life.Done():
+			return
+		}
 	}
+}
+
+// posts returns a channel that is closed when what was posted has been sent.
+func (p *Peer) posts() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.posted == nil {
+		p.posted = make(chan struct{})
+		close(p.posted)
+	}
+	return p.posted
 }
 
 // end ends what is pending and running. Only the first reason counts.
@@ -239,7 +255,13 @@ func (p *Peer) post(m Message) {
 	if p.err != nil {
 		return
 	}
-	p.put(p.outbox.add(m, m.size()), func() {
+	said := p.outbox.add(m, m.size())
+	if said == mailUnattended {
+		p.posted = make(chan struct{})
+	}
+	posted := p.posted
+	p.put(said, func() {
+		defer close(posted)
 		drain(&p.mu, &p.outbox, func(m Message) {
 			if err := p.conn.Write(p.life, m); err != nil {
 				p.opts.Logger.Debug("sending", "error", err)
