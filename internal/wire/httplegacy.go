@@ -114,15 +114,16 @@ func (h *HTTPHandler) serveLegacy(w http.ResponseWriter, r *http.Request, princi
 
 // withoutSession answers what can be answered without a session.
 func (h *HTTPHandler) withoutSession(w http.ResponseWriter, r *http.Request, m Message, no *Refusal) *Refusal {
-	if no.Status != http.StatusBadRequest || m.Kind() != KindRequest {
+	if len(r.Header[headerSession]) > 0 || m.Kind() != KindRequest {
 		return no
 	}
 	if m.Method == "ping" {
 		writeMessage(w, &h.times, http.StatusOK, Message{ID: m.ID})
 		return nil
 	}
-	if h.server.opts.RequireInitialize && len(r.Header[headerSession]) == 0 {
-		no.ID, no.Reason = m.ID, Errorf(CodeNotInitialized, "Server not initialized")
+	no.ID = m.ID
+	if h.server.opts.RequireInitialize {
+		no.Reason = Errorf(CodeNotInitialized, "Server not initialized")
 	}
 	return no
 }

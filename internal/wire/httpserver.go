@@ -214,7 +214,7 @@ func (h *HTTPHandler) eraOf(version string, m Message) (modern bool, meta []byte
 			return true, meta, no
 		}
 		if named != Version20260728 || !h.server.modern {
-			return true, meta, &Refusal{Status: http.StatusBadRequest, ID: m.ID, Reason: h.server.unsupported(named)}
+			return true, meta, h.unsupported(m.ID, named)
 		}
 		return true, meta, nil
 	case EraOf(version) == Modern && h.server.modern && m.Method != "initialize":

@@ -367,7 +367,10 @@ func (h *HTTPHandler) newSession(principal string, m Message) (*httpSession, Mes
 		exchanges:  map[ID]*exchange{},
 	}
 	s.standalone.resumable = true
-	s.client = &client{server: h.server, owner: s.owner, principal: principal, id: s.id, standalone: s.standalone}
+	s.client = &client{
+		server: h.server, owner: s.owner, principal: principal,
+		id: s.id, standalone: s.standalone, gone: make(chan struct{}),
+	}
 	s.client.start(s)
 	answer := Message{ID: m.ID}
 	answer.Result, answer.Error = s.client.initialize(m.Params)

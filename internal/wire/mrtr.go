@@ -13,8 +13,8 @@ import (
 // for the client to send the same request again with the answers (parking.go).
 
 const (
-	askGrace = 5 * time.Millisecond // for what is asked together to come together
-	maxAsks  = 64                   // open in one call
+	askGrace = 10 * time.Millisecond // for what is asked together to come together
+	maxAsks  = 64                    // open in one call
 )
 
 // mayAskBack reports whether a modern request may be answered with questions.

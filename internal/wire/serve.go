@@ -21,7 +21,7 @@ const drainTime = 5 * time.Second
 // to the client has ended. The error is nil in those cases and otherwise says
 // what was wrong with the conn.
 func (s *Server) Serve(ctx context.Context, conn Conn) error {
-	c := &client{server: s, owner: "conn:" + rand.Text()}
+	c := &client{server: s, owner: "conn:" + rand.Text(), gone: make(chan struct{})}
 	peer := c.start(&gatekeeper{Conn: conn, client: c})
 	select {
 	case <-peer.Done():
@@ -48,7 +48,9 @@ type client struct {
 
 	left atomic.Bool    // it has closed its side in order
 	jobs sync.WaitGroup // modern requests that ask their client
-	over sync.Once
+
+	hangsUp atomic.Bool
+	gone    chan struct{} // closed when everything has ended
 
 	mu     sync.Mutex
 	peer   *Peer
@@ -83,13 +85,16 @@ func (c *client) close() {
 // hangUp cancels what is under way, lets it say its last word, and ends the
 // connection.
 func (c *client) hangUp() {
-	c.over.Do(func() {
-		c.server.parked.drop(c.owner)
-		c.peer.cancelHandlers(ErrClosed)
-		c.peer.drain()
-		c.peer.Close()
-		c.jobs.Wait()
-	})
+	if c.hangsUp.Swap(true) {
+		<-c.gone
+		return
+	}
+	c.server.parked.drop(c.owner)
+	c.peer.cancelHandlers(ErrClosed)
+	c.peer.drain()
+	c.peer.Close()
+	c.jobs.Wait()
+	close(c.gone)
 }
 
 // cancelHandlers ends the contexts of the requests that are being handled; they

@@ -19,6 +19,8 @@ import (
 type testHandler struct {
 	tools map[string]func(ctx context.Context, r *Request) (json.RawMessage, error)
 
+	entered, left chan struct{} // tool "wait" is told to wait, and has stopped
+
 	mu    sync.Mutex
 	notes []string // methods of notifications
 }
@@ -28,7 +30,7 @@ func textResult(s string) json.RawMessage {
 }
 
 func newTestHandler() *testHandler {
-	h := &testHandler{}
+	h := &testHandler{entered: make(chan struct{}, 1024), left: make(chan struct{}, 1024)}
 	h.tools = map[string]func(ctx context.Context, r *Request) (json.RawMessage, error){
 		"echo": func(_ context.Context, r *Request) (json.RawMessage, error) {
 			text, _ := StringMember(r.Params, "arguments", "text")
@@ -62,6 +64,12 @@ func newTestHandler() *testHandler {
 		},
 		"ask": func(ctx context.Context, r *Request) (json.RawMessage, error) {
 			return r.Ask(ctx, "elicitation/create", json.RawMessage(`{"message":"name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`))
+		},
+		"wait": func(ctx context.Context, r *Request) (json.RawMessage, error) {
+			h.entered <- struct{}{}
+			<-ctx.Done()
+			h.left <- struct{}{}
+			return nil, context.Cause(ctx)
 		},
 		"changed": func(ctx context.Context, r *Request) (json.RawMessage, error) {
 			return textResult("ok"), r.Session.Notify(ctx, "notifications/tools/list_changed", nil)
@@ -118,6 +126,24 @@ func newTestServer(t *testing.T, change ...func(*ServerOptions)) *Server {
 		}
 	})
 	return s
+}
+
+// serveConn serves a pipe and returns the client's end as a Peer, and how to
+// hang up and wait until the server has noticed.
+func serveConn(t *testing.T, s *Server, h Handler) (p *Peer, hangUp func()) {
+	t.Helper()
+	near, far := Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.Background(), far) }()
+	p = NewPeer(near, h, nil)
+	hangUp = sync.OnceFunc(func() {
+		p.Close()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(hangUp)
+	return p, hangUp
 }
 
 // A site is a server on loopback HTTP with a client for raw requests.
