@@ -37,6 +37,9 @@ type HTTPClientOptions struct {
 	// and subscriptions/listen. 0 means five minutes.
 	ListenIdle time.Duration
 
+	MaxInFlight int // calls sent and not answered; 0 means 64; subscriptions do not count
+	MaxQueued   int // calls waiting for that; 0 means 10000, after which they fail with ErrOverloaded
+
 	Logger *slog.Logger // nil discards
 
 	// SSEFallback allows Connect to try the HTTP+SSE transport of 2024-11-05
@@ -50,6 +53,12 @@ func (o HTTPClientOptions) withDefaults() HTTPClientOptions {
 	}
 	if o.ListenIdle == 0 {
 		o.ListenIdle = 5 * time.Minute
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 64
+	}
+	if o.MaxQueued <= 0 {
+		o.MaxQueued = 10_000
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -94,6 +103,7 @@ type HTTPClient struct {
 	session atomic.Pointer[clientSession]
 	lastID  atomic.Int64
 
+	turns   *turnstile    // for calls
 	turn    chan struct{} // held while a notification is being handled
 	readers sync.Pool     // of *sseReader
 	blocks  blockPool
@@ -121,6 +131,7 @@ func newHTTPClient(rawURL string, handler Handler, options HTTPClientOptions) (*
 	if err := h.endpoint.init(rawURL, options); err != nil {
 		return nil, err
 	}
+	h.turns = newTurnstile(h.options.MaxInFlight, h.options.MaxQueued)
 	h.session.Store(&clientSession{})
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	return h, nil
@@ -146,6 +157,12 @@ func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *clientSession) (js
 		return nil, err
 	}
 	defer call.end()
+	if call.takesTurn() {
+		if err := h.turns.acquire(call.ctx, ""); err != nil {
+			return nil, err
+		}
+		defer h.turns.release("")
+	}
 	m, err := call.exchange()
 	if err != nil {
 		return nil, call.explain(err)
@@ -220,6 +237,12 @@ func (c *httpCall) end() {
 	if !c.detached {
 		c.cancel(nil)
 	}
+}
+
+// takesTurn reports whether the call counts as one in flight. A subscription
+// lasts, and an initialize is what others may be waiting for.
+func (c *httpCall) takesTurn() bool {
+	return c.Method != "subscriptions/listen" && c.Method != "initialize"
 }
 
 // explain turns an error that stems from the end of the call's context into

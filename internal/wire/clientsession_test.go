@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHTTPSession(t *testing.T) {
+	for _, version := range []string{Version20250326, Version20250618, Version20251125} {
+		t.Run(version, func(t *testing.T) {
+			pushed := make(chan struct{})
+			server := &legacyServer{version: version, rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+				if r.Method == http.MethodGet {
+					sseMessage(w, Message{Method: "notifications/tools/list_changed"})
+					close(pushed)
+					<-r.Context().Done()
+					return
+				}
+				respondJSON(w, m, `{}`)
+			}}
+			notes := make(chan *Notification, 1)
+			h := link(t, httpScript(server.serve).listen(t), &recorder{notes: notes}, HTTPClientOptions{})
+			openSession(t, h)
+			<-pushed
+			if n := <-notes; n.Method != "notifications/tools/list_changed" || n.Tag != nil {
+				t.Errorf("%+v", n)
+			}
+			if _, err := h.Call(t.Context(), Call{Method: "ping"}); err != nil {
+				t.Fatal(err)
+			}
+			h.Close()
+			v := ""
+			if version != Version20250326 {
+				v = " " + version
+			}
+			want := []string{"POST initialize", "POST notifications/initialized session-1" + v, "GET session-1" + v, "POST ping session-1" + v, "DELETE session-1" + v}
+			if diff := cmp.Diff(want, server.seen()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if _, err := h.Call(t.Context(), Call{Method: "ping"}); !errors.Is(err, ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
+// Fault 22: a forgotten session is replaced once, however many notice, and each
+// request is sent once more.
+func TestHTTPSessionForgotten(t *testing.T) {
+	noLeaks(t)
+	const callers = 8
+	var executed atomic.Int32
+	server := &legacyServer{noGET: true, rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+		executed.Add(1)
+		respondJSON(w, m, `{}`)
+	}}
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
+	h.reopen = func(ctx context.Context) error {
+		if _, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)}); err != nil {
+			return err
+		}
+		return h.Notify(ctx, "notifications/initialized", nil)
+	}
+	openSession(t, h)
+	server.forget()
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if server.opened != 2 || executed.Load() != callers {
+		t.Errorf("%d sessions, %d calls executed; want 2 and %d", server.opened, executed.Load(), callers)
+	}
+
+	// If the new session is forgotten at once the call fails; there is no loop.
+	h.reopen = func(ctx context.Context) error {
+		_, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)})
+		server.forget()
+		return err
+	}
+	server.forget()
+	_, err := h.Call(t.Context(), Call{Method: "tools/call"})
+	if e, ok := errors.AsType[*HTTPError](err); !ok || e.Status != http.StatusNotFound || server.opened != 3 {
+		t.Errorf("%v after %d sessions", err, server.opened)
+	}
+	h.Close()
+}
+
+// Servers after the example of the TypeScript SDK say 400 for a lost session.
+func TestHTTPSessionForgottenWith400(t *testing.T) {
+	lost := true
+	server := &legacyServer{noGET: true, rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+		if lost {
+			lost = false
+			respondError(w, Message{ID: NullID()}, http.StatusBadRequest, Errorf(-32000, "Bad Request: No valid session ID provided"))
+			return
+		}
+		respondJSON(w, m, `{}`)
+	}}
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
+	h.reopen = func(ctx context.Context) error {
+		_, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)})
+		return err
+	}
+	openSession(t, h)
+	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil || server.opened != 2 {
+		t.Errorf("%v after %d sessions", err, server.opened)
+	}
+}
+
+// A 401 in the middle of a session is an error of that call alone.
+func TestHTTPUnauthorizedMidSession(t *testing.T) {
+	var token atomic.Value
+	token.Store("good")
+	server := &legacyServer{noGET: true, rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+		if r.Header.Get("Authorization") != "Bearer good" {
+			w.Header().Add("WWW-Authenticate", `Bearer resource_metadata="https://rs.example/meta", scope="a b", error="invalid_token"`)
+			http.Error(w, "token "+r.Header.Get("Authorization")+" is bad", http.StatusUnauthorized)
+			return
+		}
+		respondJSON(w, m, `{}`)
+	}}
+	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{Header: func(context.Context) (http.Header, error) {
+		return http.Header{"Authorization": {"Bearer " + token.Load().(string)}}, nil
+	}})
+	openSession(t, h)
+	token.Store("s3cret-token")
+	_, err := h.Call(t.Context(), Call{Method: "tools/call"})
+	e, ok := errors.AsType[*HTTPError](err)
+	if !ok || !e.NeedsAuth() {
+		t.Fatalf("%v", err)
+	}
+	if c, ok := e.Bearer(); !ok || c.Params["resource_metadata"] != "https://rs.example/meta" || c.Params["scope"] != "a b" {
+		t.Errorf("%+v", e.Challenges)
+	}
+	if strings.Contains(err.Error(), "s3cret") || strings.Contains(e.Body, "s3cret") || !strings.Contains(e.Body, "[redacted] is bad") {
+		t.Errorf("the token shows: %v", err)
+	}
+	token.Store("good")
+	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil {
+		t.Errorf("the session did not survive: %v", err)
+	}
+	if server.opened != 1 {
+		t.Errorf("%d sessions", server.opened)
+	}
+}
+
+func TestHTTPInsufficientScope(t *testing.T) {
+	url := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="files:read files:write"`)
+		w.WriteHeader(http.StatusForbidden)
+	}).listen(t)
+	_, err := link(t, url, nil, HTTPClientOptions{}).Call(t.Context(), Call{Method: "x"})
+	e, _ := errors.AsType[*HTTPError](err)
+	if scopes, ok := e.InsufficientScope(); !ok || len(scopes) != 2 || scopes[1] != "files:write" || e.NeedsAuth() {
+		t.Errorf("%v: %v, %v", err, scopes, ok)
+	}
+}
+
+// The GET stream is opened again when it ends, with growing pauses, from the
+// last event, until the server says that there is none.
+func TestHTTPGETStreamReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Duration
+		var ids []string
+		start := time.Now()
+		server := &legacyServer{rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+			if r.Method != http.MethodGet {
+				respondJSON(w, m, `{}`)
+				return
+			}
+			at = append(at, time.Since(start).Truncate(time.Second))
+			ids = append(ids, r.Header.Get(headerLastEventID))
+			switch len(at) {
+			case 1:
+				sse(w, "id: 1\nretry: 3000\ndata: %s\n\n", note("notifications/tools/list_changed"))
+			case 2, 3:
+				w.WriteHeader(http.StatusBadGateway)
+			case 4:
+				sse(w, "retry: 1000\ndata: %s\n\n", note("notifications/tools/list_changed"))
+				abort(w)
+			default:
+				w.WriteHeader(http.StatusMethodNotAllowed)
+			}
+		}}
+		notes := make(chan *Notification, 9)
+		h := link(t, "http://server.example", &recorder{notes: notes}, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		openSession(t, h)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if len(at) != 5 || at[1] != 3*time.Second {
+			t.Fatalf("attempts at %v", at)
+		}
+		for i, bounds := range [][2]time.Duration{{3, 4}, {6, 8}, {1, 2}} {
+			if gap := at[i+2] - at[i+1]; gap < bounds[0]*time.Second || gap > bounds[1]*time.Second {
+				t.Errorf("pause %d was %v", i+2, gap)
+			}
+		}
+		if diff := cmp.Diff([]string{"", "1", "1", "1", "1"}, ids); diff != "" {
+			t.Errorf("Last-Event-ID (-want +got)\n%s", diff)
+		}
+		if len(notes) != 2 {
+			t.Errorf("%d notifications", len(notes))
+		}
+	})
+}
