@@ -14,7 +14,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite expected output")
 
+// Programs built for the race detector wait a second before they exit, for
+// reports of others that do not come here.
+const quickExit = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	os.Setenv("GORACE", quickExit)
 	testscript.Main(m, map[string]func(){
 		"patchbay": func() { os.Exit(cli.Main(context.Background(), cli.Process())) },
 	})
@@ -36,6 +41,7 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
+			env.Setenv("GORACE", quickExit)
 			env.Setenv("HOME", home)
 			env.Setenv("PROJECT", project)
 			env.Cd = project
