@@ -23,6 +23,8 @@ func DecodeServer(f *Fields) Server {
 		Enabled:           f.Bool("enabled"),
 		Timeout:           f.Millis("timeout", 1),
 		ConnectTimeout:    f.Millis("connectTimeout", 1),
+		IdleStop:          f.Millis("idleStop", 1),
+		Pin:               Pin(f.String("pin")),
 		Auth:              decodeAuth(f.Object("auth")),
 		OAuth:             DecodeOAuth(f.Object("oauth")),
 		EnabledTools:      f.Strings("enabledTools"),
@@ -34,6 +36,9 @@ func DecodeServer(f *Fields) Server {
 	s.Type = Transport(f.String("type", "transport"))
 	if s.Type == InProcess {
 		f.Report(SeverityError, "type", fmt.Sprintf("unknown server type %q", s.Type), "only the embedding program can have servers in its own process")
+	}
+	if b := f.Bool("lazy"); b != nil {
+		s.Lazy = *b
 	}
 	s.Env = f.Secrets("env")
 	s.UnsetEnv = append(s.UnsetEnv, NullMembers(f, "env")...)

@@ -143,6 +143,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return enum(Stdio, HTTP, SSE)
 	case reflect.TypeFor[AuthMode]():
 		return enum(AuthNone, AuthAPIKey, AuthClientCredentials, AuthAuthorizationCode)
+	case reflect.TypeFor[Pin]():
+		return enum(PinStrict, PinWarn, PinOff)
 	case reflect.TypeFor[PermissionPolicy]():
 		return enum(AlwaysAllow, AlwaysAsk, AlwaysDeny)
 	case reflect.TypeFor[PermissionDefault]():

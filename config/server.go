@@ -40,6 +40,10 @@ type Server struct {
 	Timeout        *int64 `json:"timeout,omitempty"`        // ms a call may take; 0 none, nil the default
 	ConnectTimeout *int64 `json:"connectTimeout,omitempty"` // ms the start may take; 0 none, nil the default
 
+	Lazy     bool   `json:"lazy,omitempty"`     // connect on the first call, not at the start
+	IdleStop *int64 `json:"idleStop,omitempty"` // ms without a call after which the connection ends until the next one; nil or 0 never
+	Pin      Pin    `json:"pin,omitempty"`      // what a tool whose definition changed is worth; empty: see Pin
+
 	Auth  *Auth  `json:"auth,omitempty"`
 	OAuth *OAuth `json:"oauth,omitempty"`
 
@@ -85,6 +89,17 @@ func (s Server) ConnectionKey() string {
 	})
 	return string(key)
 }
+
+// Pin says what happens when the definition of a tool changes after it was
+// first seen. Unsaid it is strict for servers of a project and remote ones, and
+// off for the user's own programs.
+type Pin string
+
+const (
+	PinStrict Pin = "strict" // the tool is not callable until the change is accepted
+	PinWarn   Pin = "warn"   // the change is reported
+	PinOff    Pin = "off"    // definitions are not remembered
+)
 
 // AuthMode selects how a server is authenticated to.
 type AuthMode string

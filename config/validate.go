@@ -48,6 +48,11 @@ func (e *InvalidError) Error() string {
 func Validate(name string, s Server, strict Strictness) []Problem {
 	v := validation{name: name}
 	v.transport(s, strict)
+	switch s.Pin {
+	case "", PinStrict, PinWarn, PinOff:
+	default:
+		v.errorAt("/pin", "pin invalid: expected strict, warn or off, found %q", string(s.Pin))
+	}
 	v.auth(s.Auth)
 	v.oauth(s.OAuth)
 	v.tools(s.Tools)

@@ -120,6 +120,7 @@ func TestDescribeShowsEverything(t *testing.T) {
 		".Server.Auth.Client.ClientID": "public", ".Server.OAuth.CallbackPath": "on this machine", ".Server.OAuth.Prompt": "a hint",
 		".Origin.Provider": "stands for .Origin.Product", ".Origin.Project": "shown as .Project", ".Origin.Pointer": "stands for the line",
 		".Origin.AlsoReadBy": "no part of what is approved", ".Server.Description": "no part of what is approved",
+		".Server.Pin": "no part of what is approved: a project cannot lower it",
 	}
 	var l Launch
 	fill(reflect.ValueOf(&l).Elem())
