@@ -35,7 +35,11 @@ func Main() {
 
 // Command returns a scripted server, not yet started.
 func Command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0") // which is a second otherwise
 	cmd.Stderr = os.Stderr
 	return cmd
