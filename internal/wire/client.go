@@ -309,8 +309,9 @@ func (h clientHandler) HandleNotification(ctx context.Context, n *Notification) 
 	c := h.client
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
-		c.acknowledged(n)
-		return
+		if c.acknowledged(n) {
+			return
+		}
 	case "notifications/tools/list_changed":
 		c.changed(Tools)
 	case "notifications/resources/list_changed":

@@ -390,6 +390,30 @@ func TestClientSubscribes(t *testing.T) {
 	}
 }
 
+// A subscription that the caller makes itself is the caller's, acknowledgement
+// and all.
+func TestClientRawSubscription(t *testing.T) {
+	url := modernServer(`{"tools":{"listChanged":true}}`, func(w http.ResponseWriter, r *http.Request, m Message) {
+		sseMessage(w, Message{Method: "notifications/subscriptions/acknowledged", Params: json.RawMessage(`{"notifications":{"promptsListChanged":true}}`)})
+		sseMessage(w, Message{Method: "notifications/prompts/list_changed"})
+		sseMessage(w, Message{ID: m.ID, Result: json.RawMessage(`{"resultType":"complete"}`)})
+	}).listen(t)
+	notes := make(chan *Notification, 9)
+	c := connect(t, HTTP(url, nil), &ClientOptions{Handler: &recorder{notes: notes}})
+	_, err := c.Call(t.Context(), Call{Method: "subscriptions/listen", Params: json.RawMessage(`{"notifications":{"promptsListChanged":true}}`), Tag: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"notifications/subscriptions/acknowledged", "notifications/prompts/list_changed"} {
+		if n := <-notes; n.Method != want || n.Tag != "mine" || n.Link != Link(c) {
+			t.Errorf("%+v, want %s", n, want)
+		}
+	}
+	if got := c.Announced(); got != nil {
+		t.Errorf("announced: %v", got)
+	}
+}
+
 // What a legacy server asks for goes to the Handler with the Client as its way
 // back, a ping does not, and a modern server may ask for nothing.
 func TestClientHandlesRequests(t *testing.T) {

@@ -152,22 +152,20 @@ func (f Filter) params() json.RawMessage {
 
 // acknowledged takes note of what the server will honour. A second
 // acknowledgement means that the stream had been interrupted, so whatever it is
-// about may have changed meanwhile.
-func (c *Client) acknowledged(n *Notification) {
+// about may have changed meanwhile. It reports whether the subscription is
+// certainly one of ours, and not one that was made with Call.
+func (c *Client) acknowledged(n *Notification) bool {
 	has, bad := parseFilter(n.Params)
-	if bad != nil {
-		return
-	}
+	s, ours := n.Tag.(*subscription)
 	c.mu.Lock()
-	s, _ := n.Tag.(*subscription)
-	if s == nil { // not on a stream of its own: what it is about tells
+	if n.Tag == nil { // not on a stream of its own: what it is about tells
 		if s = c.lists; len(has.ResourceSubscriptions) > 0 {
 			s = c.updates
 		}
 	}
-	if s == nil {
+	if s == nil || bad != nil {
 		c.mu.Unlock()
-		return
+		return ours
 	}
 	s.has = has
 	s.acks++
@@ -176,10 +174,11 @@ func (c *Client) acknowledged(n *Notification) {
 	if !again {
 		close(s.first)
 		c.updated(s.stale)
-		return
+		return ours
 	}
 	c.changed(has.lists()...)
 	c.updated(has.ResourceSubscriptions)
+	return ours
 }
 
 func (f Filter) lists() []List {

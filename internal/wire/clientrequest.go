@@ -175,12 +175,8 @@ func (e *endpoint) newRequest(ctx context.Context, m httpMessage, target *url.UR
 	return req.WithContext(ctx)
 }
 
-// Values of headers that never change are shared by all requests.
-var (
-	acceptBoth   = []string{"application/json, text/event-stream"}
-	acceptStream = []string{"text/event-stream"}
-	contentJSON  = []string{"application/json"}
-)
+// acceptBoth is the value of a header, shared by all requests.
+var acceptBoth = []string{"application/json, text/event-stream"}
 
 // requestHeader builds the headers of a request. Those of the protocol win over
 // those of the caller, which win over those of HTTPClientOptions.Header.
@@ -202,10 +198,10 @@ func (e *endpoint) requestHeader(ctx context.Context, m httpMessage, s *clientSe
 	delete(header, headerVersion)
 	header["Accept"] = acceptBoth
 	if m.verb == http.MethodGet {
-		header["Accept"] = acceptStream
+		header["Accept"] = contentTypeSSE
 	}
 	if m.verb == http.MethodPost {
-		header["Content-Type"] = contentJSON
+		header["Content-Type"] = contentTypeJSON
 	}
 	if m.lastEventID != "" {
 		header[headerLastEventID] = []string{m.lastEventID}

@@ -227,13 +227,18 @@ func (h *HTTPClient) get(ctx context.Context, s *clientSession, lastEventID stri
 	}
 	if kind := mediaType(resp.Header); kind != "text/event-stream" {
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s answered GET with content type %q", req.URL.Host, kind)
+		return nil, fmt.Errorf("%w: %s answered with content type %q", errNoStream, req.URL.Host, kind)
 	}
 	return &streamBody{body: resp.Body, host: req.URL.Host}, nil
 }
 
+var errNoStream = errors.New("no event stream")
+
 // canRetry reports whether a request may succeed later that failed like this.
 func canRetry(err error) bool {
+	if errors.Is(err, errNoStream) {
+		return false
+	}
 	if e, ok := errors.AsType[*NetError](err); ok {
 		switch e.Reason {
 		case ReasonTimeout, ReasonLost, ReasonRefused, ReasonNetwork, ReasonDNS:
@@ -243,7 +248,7 @@ func canRetry(err error) bool {
 	}
 	e, ok := errors.AsType[*HTTPError](err)
 	if !ok {
-		return false
+		return true // it was not sent: there were no credentials to be had
 	}
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden: // credentials may be renewed

@@ -218,3 +218,72 @@ func TestHTTPGETStreamReconnects(t *testing.T) {
 		}
 	})
 }
+
+// A session that is found to be forgotten when its GET stream is opened again
+// is replaced without waiting for a call. That the server has no GET stream at
+// all, and says so with 404, means nothing.
+func TestHTTPGETStreamFindsSessionForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		server := &legacyServer{rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+			sse(w, ": open\n\n")
+			select {
+			case <-end:
+			case <-r.Context().Done():
+			}
+		}}
+		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		h.reopen = func(ctx context.Context) error {
+			if _, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)}); err != nil {
+				return err
+			}
+			return h.Notify(ctx, "notifications/initialized", nil)
+		}
+		openSession(t, h)
+		server.forget()
+		end <- struct{}{}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff("GET session-2 2025-11-25", server.seen()[len(server.seen())-1]); diff != "" || server.opened != 2 {
+			t.Errorf("%d sessions (-want +got)\n%s", server.opened, diff)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		server := &legacyServer{rest: func(w http.ResponseWriter, r *http.Request, m Message) { w.WriteHeader(http.StatusNotFound) }}
+		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: httpScript(server.serve).inMemory(t)})
+		h.reopen = func(context.Context) error { t.Error("a new session"); return nil }
+		openSession(t, h)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(server.seen()); n != 3 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// The GET stream outlives a time without credentials.
+func TestHTTPGETStreamWithoutCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		opened := make(chan time.Duration, 1)
+		server := &legacyServer{rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+			opened <- time.Since(start)
+			sse(w, ": open\n\n")
+			<-r.Context().Done()
+		}}
+		asked := 0
+		h := link(t, "http://server.example", nil, HTTPClientOptions{
+			Transport: httpScript(server.serve).inMemory(t),
+			Header: func(context.Context) (http.Header, error) {
+				if asked++; asked > 2 && time.Since(start) < time.Minute {
+					return nil, errors.New("no token at present")
+				}
+				return nil, nil
+			},
+		})
+		openSession(t, h)
+		if at := <-opened; at < time.Minute || at > 3*time.Minute {
+			t.Errorf("opened after %v", at)
+		}
+	})
+}

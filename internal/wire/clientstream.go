@@ -16,8 +16,8 @@ const maxResumes = 5
 // drainTimeout is how long a stream may take to end after its answer.
 const drainTimeout = time.Second
 
-// streamBody is the body of an event stream. When it stays silent for too long
-// it closes itself.
+// streamBody is the body of an answer. When it stays silent for too long it
+// closes itself.
 type streamBody struct {
 	body    io.ReadCloser
 	host    string
@@ -201,9 +201,12 @@ func (c *httpCall) resume(at streamPosition, fruitless *int) (*streamBody, error
 // again, without making the caller wait. The context of the call lives on
 // until then.
 func (c *httpCall) drain(body *streamBody) {
-	c.detached = c.link.start(func() {
+	h := c.link
+	c.detached = h.start(func() {
 		timer := time.AfterFunc(drainTimeout, func() { body.Close() })
+		stop := context.AfterFunc(h.ctx, func() { body.Close() })
 		finish(body)
+		stop()
 		timer.Stop()
 		c.cancel(nil)
 	})

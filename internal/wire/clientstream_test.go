@@ -362,3 +362,30 @@ func (f handlerFunc) HandleRequest(context.Context, *Request) (json.RawMessage, 
 }
 
 func (f handlerFunc) HandleNotification(ctx context.Context, n *Notification) { f(ctx, n) }
+
+// A body that stops in the middle does not hold a call for ever, be it an
+// answer or an error.
+func TestHTTPBodyStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
+			w.Header().Set("Content-Type", "application/json")
+			if m.Method == "error" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			w.Write([]byte(`{"jsonrpc":`))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}).inMemory(t)
+		h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: rt})
+		start := time.Now()
+		_, err := h.Call(t.Context(), Call{Method: "answer"})
+		if e, ok := errors.AsType[*NetError](err); !ok || e.Reason != ReasonTimeout || time.Since(start) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		start = time.Now()
+		_, err = h.Call(t.Context(), Call{Method: "error"})
+		if e, ok := errors.AsType[*HTTPError](err); !ok || e.Status != 500 || time.Since(start) != errorBodyTime {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}

@@ -119,7 +119,7 @@ func (c *Client) recall() Dialect {
 }
 
 func (c *Client) remember(d Dialect) {
-	if c.options.Eras != nil && c.options.ProtocolVersion == "" {
+	if d != "" && c.options.Eras != nil && c.options.ProtocolVersion == "" {
 		c.options.Eras.Store(c.options.EraKey, d)
 	}
 }
@@ -146,7 +146,8 @@ func isModernError(e *Error) bool {
 	return e.Code == CodeHeaderMismatch || e.Code == CodeMissingClientCapability || e.Code == CodeUnsupportedVersion
 }
 
-// handshake agrees with the server on an era and a revision.
+// handshake agrees with the server on an era and a revision. The dialect is
+// empty if it is not worth remembering.
 func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) {
 	pinned := c.options.ProtocolVersion
 	switch {
@@ -175,7 +176,11 @@ func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) 
 	if version == "" || ctx.Err() != nil {
 		return "", err
 	}
-	return DialectLegacy, c.initialize(ctx, version)
+	dialect := DialectLegacy
+	if _, overHTTP := c.link.(*HTTPClient); overHTTP && errors.Is(err, errProbe) {
+		dialect = "" // a slow start is more likely there than a server that does not answer
+	}
+	return dialect, c.initialize(ctx, version)
 }
 
 var (

@@ -347,6 +347,31 @@ func TestConnectHTTPFailures(t *testing.T) {
 	}
 }
 
+// Over HTTP a server that is slow to answer server/discover is more likely slow
+// than old: it is spoken to as if it were old, but asked again next time.
+func TestConnectSlowHTTPServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &legacyServer{noGET: true}
+		rt := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
+			if m.Method == "server/discover" {
+				<-r.Context().Done()
+				return
+			}
+			server.serve(w, r, m)
+		}).inMemory(t)
+		eras := &memoryEras{}
+		start := time.Now()
+		c, err := Connect(t.Context(), HTTP("http://server.example", &HTTPClientOptions{Transport: rt}), &ClientOptions{Eras: eras, EraKey: "k"})
+		if err != nil || time.Since(start) != 3*time.Second {
+			t.Fatalf("%v after %v", err, time.Since(start))
+		}
+		c.Close()
+		if d, ok := eras.Load("k"); ok {
+			t.Errorf("remembers %q", d)
+		}
+	})
+}
+
 // sseServer is a server of 2024-11-05. endpoint is what its event says.
 func sseServer(endpoint string, posts func(m Message)) httpScript {
 	streams := make(chan chan string, 1)

@@ -317,9 +317,14 @@ const directRead = 4 << 20
 
 // read reads an answer in plain JSON.
 func (c *httpCall) read(resp *http.Response, req *http.Request) (Message, error) {
-	defer resp.Body.Close()
-	data, err := c.link.readAll(resp)
+	body := &streamBody{body: resp.Body, host: req.URL.Host}
+	body.watch(c.idle())
+	defer body.Close()
+	data, err := c.link.readAll(body, resp.ContentLength)
 	if err != nil {
+		if errors.Is(err, errSilent) {
+			return Message{}, c.broken(body.host, err)
+		}
 		if c.ctx.Err() != nil || errors.Is(err, ErrTooLong) {
 			return Message{}, err
 		}
@@ -332,19 +337,20 @@ func (c *httpCall) read(resp *http.Response, req *http.Request) (Message, error)
 	return answer, nil
 }
 
-func (h *HTTPClient) readAll(resp *http.Response) ([]byte, error) {
+// readAll reads a body, whose length is -1 if it is not known.
+func (h *HTTPClient) readAll(body io.Reader, length int64) ([]byte, error) {
 	limit := h.options.Limits.size()
-	if resp.ContentLength > int64(limit) {
+	if length > int64(limit) {
 		return nil, ErrTooLong
 	}
-	if 0 <= resp.ContentLength && resp.ContentLength <= directRead {
-		data := make([]byte, resp.ContentLength)
-		_, err := io.ReadFull(resp.Body, data)
+	if 0 <= length && length <= directRead {
+		data := make([]byte, length)
+		_, err := io.ReadFull(body, data)
 		return data, err
 	}
 	s := spool{pool: &h.blocks, limit: limit}
 	defer s.release()
-	if err := s.readFrom(resp.Body); err != nil {
+	if err := s.readFrom(body); err != nil {
 		return nil, err
 	}
 	return s.take(), nil

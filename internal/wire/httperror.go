@@ -72,11 +72,10 @@ func (e *HTTPError) InsufficientScope() (scopes []string, ok bool) {
 	return strings.Fields(c.Params["scope"]), true
 }
 
-// maxErrorBody is how much of the body of an error is looked at, and
-// maxErrorText how much of it is shown.
 const (
-	maxErrorBody = 64 << 10
-	maxErrorText = 300
+	maxErrorBody  = 64 << 10        // bytes of the body of an error that are looked at
+	maxErrorText  = 300             // bytes that are shown
+	errorBodyTime = 5 * time.Second // that the body may take
 )
 
 // newHTTPError makes an error of a response and the request it answers. It
@@ -88,7 +87,9 @@ func newHTTPError(resp *http.Response, req *http.Request) *HTTPError {
 		Challenges: ParseChallenges(resp.Header.Values("WWW-Authenticate")),
 		RetryAfter: parseRetryAfter(resp.Header.Get("Retry-After")),
 	}
+	patience := time.AfterFunc(errorBodyTime, func() { resp.Body.Close() })
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // as much as there is
+	patience.Stop()
 	secrets := secretsOf(req)
 	if m, err := Parse(body, Limits{}); err == nil && m.Error != nil {
 		e.RPC = m.Error
