@@ -180,13 +180,13 @@ func TestLegacyDisconnectCancels(t *testing.T) {
 	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
 	s.handler.times.resume = time.Millisecond
 	id := s.initialize(Version20250618, "{}")
-	for _, tool := range []string{"wait", "streaming"} {
+	for i, tool := range []string{"wait", "streaming"} { // each with its own id: the server may not be done with the other
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-h.entered
 			cancel()
 		}()
-		resp, err := s.client.Do(s.request("POST", toolCall(1, tool), headerSession, id).WithContext(ctx))
+		resp, err := s.client.Do(s.request("POST", toolCall(i+1, tool), headerSession, id).WithContext(ctx))
 		if err == nil {
 			<-ctx.Done()
 			resp.Body.Close()
