@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"unique"
 )
 
 // redacted stands wherever a secret would have been printed.
@@ -15,17 +16,32 @@ const redacted = "[redacted]"
 // placeholder. Reveal is the only way to the text.
 //
 // It unmarshals from a plain JSON string.
-type Secret struct{ text string }
+type Secret struct {
+	// Not a string, because fmt prints the unexported fields of a struct that
+	// holds a Secret without asking it: of a handle it prints an address. Secrets
+	// with equal text are equal.
+	text unique.Handle[string]
+}
 
 // NewSecret wraps text.
-func NewSecret(text string) Secret { return Secret{text} }
+func NewSecret(text string) Secret {
+	if text == "" {
+		return Secret{}
+	}
+	return Secret{unique.Make(text)}
+}
 
 // Reveal returns the text. Call it where the value goes to its destination and
 // nowhere else.
-func (s Secret) Reveal() string { return s.text }
+func (s Secret) Reveal() string {
+	if s.IsZero() {
+		return ""
+	}
+	return s.text.Value()
+}
 
 // IsZero reports whether the secret is empty.
-func (s Secret) IsZero() bool { return s.text == "" }
+func (s Secret) IsZero() bool { return s == Secret{} }
 
 func (Secret) String() string               { return redacted }
 func (Secret) GoString() string             { return redacted }
@@ -34,7 +50,7 @@ func (Secret) LogValue() slog.Value         { return slog.StringValue(redacted) 
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // UnmarshalText takes the text as it is.
-func (s *Secret) UnmarshalText(b []byte) error { s.text = string(b); return nil }
+func (s *Secret) UnmarshalText(b []byte) error { *s = NewSecret(string(b)); return nil }
 
 // reference matches one placeholder of any dialect; group 1 is its default.
 // A bare $NAME counts only in capitals: a password may begin with a dollar sign.
@@ -45,7 +61,7 @@ var reference = regexp.MustCompile(`\$\{\{[^{}]*\}\}|\$\{(?:[^{}:]|:[^-{}])*(?::
 // scheme and a default too short to be a secret. Literal text does not.
 func (s Secret) Mask() string {
 	const longestShownDefault = 7
-	scheme, rest := "", s.text
+	scheme, rest := "", s.Reveal()
 	if word, after, ok := strings.Cut(rest, " "); ok {
 		switch strings.ToLower(word) {
 		case "bearer", "basic", "token":
@@ -53,7 +69,7 @@ func (s Secret) Mask() string {
 		}
 	}
 	switch {
-	case s.text == "":
+	case s.IsZero():
 		return ""
 	case rest == "" || reference.ReplaceAllString(rest, "") != "":
 		return redacted

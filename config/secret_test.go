@@ -17,9 +17,12 @@ func TestSecretCannotPrintItself(t *testing.T) {
 		S config.Secret
 		M map[string]config.Secret
 		P *config.Secret
+
+		hidden config.Secret // fmt looks at such a field without calling its methods
+		within map[string]config.Secret
 	}
 	s := config.NewSecret(text)
-	h := holder{S: s, M: map[string]config.Secret{"k": s}, P: &s}
+	h := holder{S: s, M: map[string]config.Secret{"k": s}, P: &s, hidden: s, within: map[string]config.Secret{"k": s}}
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%T"} {
 		fmt.Fprintf(&out, verb+"\n"+verb+"\n"+verb+"\n", s, h, &h)
