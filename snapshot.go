@@ -46,7 +46,7 @@ type ServerStatus struct {
 
 	Variables []string         `json:"variables,omitempty"` // host variables it refers to
 	Unset     []string         `json:"unset,omitempty"`     // those it needs that are not set
-	Executes  []string         `json:"executes,omitempty"`  // commands that would run to obtain a value
+	Executes  []string         `json:"executes,omitempty"`  // commands that would run to obtain a value, masked
 	Problems  []config.Problem `json:"problems,omitempty"`
 
 	// Server is the entry as configured, secrets and all, for programs that
@@ -195,8 +195,11 @@ func (h *Host) status(m config.Merged, hash string) ServerStatus {
 		Name: e.Name, Title: e.Title, State: m.State, Reason: m.Reason,
 		InForce: m.InForce, ShadowedBy: m.ShadowedBy, Why: m.Why, SameAs: m.SameAs, Skip: e.Skip,
 		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin,
-		Config: config.MarshalMasked(e.Server), Executes: e.Executes, Problems: e.Problems,
+		Config: config.MarshalMasked(e.Server), Problems: e.Problems,
 		Server: e.Server, entry: e, hash: hash, approved: hash != "" && !m.Untrusted,
+	}
+	for _, command := range e.Executes {
+		s.Executes = append(s.Executes, config.MaskText(command))
 	}
 	s.Variables = config.References(e.Server, e.Dialect)
 	s.Unset = config.Unset(e.Server, e.Dialect, h.vars())

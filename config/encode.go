@@ -22,8 +22,9 @@ func EncodeServer(s Server) json.RawMessage {
 // may be confidential is in it. Of members the model does not know, texts are
 // masked as if they were secrets.
 func MarshalMasked(s Server) json.RawMessage {
+	s.Command, s.HeadersHelper = MaskText(s.Command), MaskText(s.HeadersHelper)
 	if s.Args != nil {
-		s.Args = MaskArgs(s.Args)
+		s.Args = maskArgs(s.Args)
 	}
 	return encoder{masked: true}.value(nil, reflect.ValueOf(s))
 }
@@ -83,7 +84,7 @@ func (e encoder) members(b []byte, v reflect.Value) []byte {
 			continue
 		}
 		if e.masked && strings.HasSuffix(strings.ToLower(f.name), "url") {
-			field = reflect.ValueOf(MaskURL(field.String()))
+			field = reflect.ValueOf(maskURL(field.String()))
 		}
 		w.b = e.value(w.name(f.name), field)
 	}

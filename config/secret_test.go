@@ -87,6 +87,18 @@ func TestMaskTarget(t *testing.T) {
 		"x --token=[redacted] API_KEY=[redacted] --n=1": {Command: "x", Args: []string{"--token=abc", "API_KEY=abc", "--n=1"}},
 		`x "two words" "" "tab\t"`:                      {Command: "x", Args: []string{"two words", "", "tab\t"}},
 		"mcp-remote https://a.test/?k=[redacted]":       {Command: "mcp-remote", Args: []string{"https://a.test/?k=v"}},
+		"https://a.test/s/[redacted]/mcp":               {URL: "https://a.test/s/NDM2YTg4YWItZDQwZg0/mcp#key"},
+		"https://a.test/[redacted]/sse":                 {URL: "https://a.test/3f2b8c1e-9a4d-4c77-b1de-0f5a6c2d9e81/sse"},
+		"https://${H}/v1/projects/my-own-project-2024":  {URL: "https://${H}/v1/projects/my-own-project-2024"},
+
+		`r --header "Authorization: Bearer ${T}" -H "X-Key: [redacted]" -H=A:[redacted]`: {Command: "r", Args: []string{"--header", "Authorization: Bearer ${T}", "-H", "X-Key: abc", "-H=A:abc"}},
+		`docker run -e PLAIN=[redacted] --env=A=[redacted] -e PASSED_ON image`:           {Command: "docker", Args: []string{"run", "-e", "PLAIN=abc", "--env=A=abc", "-e", "PASSED_ON", "image"}},
+		`sh -c "x --api-key '[redacted]' --depth 3; GH_TOKEN=[redacted] y"`:              {Command: "sh", Args: []string{"-c", "x --api-key 'abc' --depth 3; GH_TOKEN=abc y"}},
+		"x --url=https://auth.test:8443/?k=[redacted] postgres://[redacted]@h/db":        {Command: "x", Args: []string{"--url=https://auth.test:8443/?k=v", "postgres://u:abc@h/db"}},
+		`"npx x --token [redacted]" "Server=x;Password=[redacted];Port=1"`:               {Command: "npx x --token abc", Args: []string{"Server=x;Password=abc;Port=1"}},
+		`x "curl -H 'Authorization: [redacted]' https://a"`:                              {Command: "x", Args: []string{"curl -H 'Authorization: Bearer abc' https://a"}},
+		"x [redacted] [redacted] sky-blue ghost":                                         {Command: "x", Args: []string{"sk-proj-abcdefgh", "ghp_abcdefghijabcdefghij", "sky-blue", "ghost"}},
+		"x [redacted]":                                                                   {Command: "x", Args: []string{strings.Repeat("a", 20_000)}},
 	} {
 		if got := s.Target(); got != want {
 			t.Errorf("Target() = %q, want %q", got, want)

@@ -75,9 +75,9 @@ func (s Server) Transport() Transport {
 // or its URL, with what may be confidential in them masked.
 func (s Server) Target() string {
 	if s.URL != "" {
-		return MaskURL(s.URL)
+		return maskURL(s.URL)
 	}
-	return quoteCommand(s.Command, MaskArgs(s.Args))
+	return quoteCommand(MaskText(s.Command), maskArgs(s.Args))
 }
 
 // ConnectionKey is equal for two servers that would reach the same thing: the

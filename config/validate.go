@@ -107,13 +107,13 @@ func (v *validation) url(pointer, raw string) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		v.errorAt(pointer, "%q is not a URL", MaskURL(raw))
+		v.errorAt(pointer, "%q is not a URL", maskURL(raw))
 	case u.Scheme == "unix" || u.Scheme == "pipe":
 		v.errorAt(pointer, "%s:// addresses are not supported; use http:// or https://", u.Scheme)
 	case u.Scheme != "http" && u.Scheme != "https":
-		v.errorAt(pointer, "%q is not an http:// or https:// URL", MaskURL(raw))
+		v.errorAt(pointer, "%q is not an http:// or https:// URL", maskURL(raw))
 	case u.Hostname() == "":
-		v.errorAt(pointer, "%q names no host", MaskURL(raw))
+		v.errorAt(pointer, "%q names no host", maskURL(raw))
 	}
 }
 

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -57,6 +58,26 @@ func TestParseErrors(t *testing.T) {
 		e, ok := errors.AsType[*config.SyntaxError](err)
 		if !ok || e.Line != tt.line || e.Column != tt.column {
 			t.Errorf("%s %q: %v", tt.file, tt.text, err)
+		}
+	}
+}
+
+// What a broken file holds may be a secret: no message quotes it.
+func TestParseErrorsShowNoValue(t *testing.T) {
+	for file, text := range map[string]string{
+		"alias.yaml":   "a: *hunter2\n",
+		"mapping.yaml": "a: hunter2: b\n",
+		"tag.yaml":     "a: !hunter2 [\n",
+		"bare.toml":    "a = hunter2\n",
+		"open.toml":    "a = \"hunter2\n",
+		"escape.toml":  "a = \"\\hunter2\"\n",
+		"date.toml":    "a = 2020-13-hunter2\n",
+		"bare.json":    `{"a": hunter2}`,
+		"open.json":    `{"a": "hunter2`,
+		"escape.json":  `{"a": "\hunter2"}`,
+	} {
+		if _, err := parse(file, []byte(text)); err == nil || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %v", file, err)
 		}
 	}
 }

@@ -40,6 +40,9 @@ func fromYAML(err error) error {
 	if n, _ := fmt.Sscanf(e.Message, "line %d:", &e.Line); n == 1 {
 		_, e.Message, _ = strings.Cut(e.Message, ": ")
 	}
+	if strings.HasPrefix(e.Message, "unknown anchor") {
+		e.Message = "unknown anchor" // its name may be a password that begins with *
+	}
 	return e
 }
 
