@@ -208,7 +208,7 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 	var elsewhere *ServerStatus
 	for i, st := range h.snap.Servers {
 		switch {
-		case st.Name != r.Name && st.Title != r.Name:
+		case !st.called(r.Name):
 		case st.Origin.Provider != provider:
 			elsewhere = &h.snap.Servers[i]
 		case r.Scope == "" || r.Scope == st.Origin.Scope:

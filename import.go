@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
@@ -124,24 +125,15 @@ func (h *Host) importable(r ImportRequest) ([]ServerStatus, error) {
 		}
 		return nil, err.hint("Known: %s", joinNames(ids))
 	}
-	wanted := map[string]bool{}
-	for _, n := range r.Names {
-		wanted[n] = true
-	}
-	var chosen []ServerStatus
-	for _, st := range h.snap.Servers {
-		if st.Origin.Provider != r.Provider || (r.Names != nil && !wanted[st.Name] && !wanted[st.Title]) {
-			continue
-		}
-		delete(wanted, st.Name)
-		delete(wanted, st.Title)
-		chosen = append(chosen, st)
-	}
-	for _, n := range r.Names {
-		if wanted[n] {
-			return nil, errorf(KindNotFound, "Server %q not found in the configuration of %s.", n, r.Provider)
+	theirs := slices.DeleteFunc(slices.Clone(h.snap.Servers), func(st ServerStatus) bool { return st.Origin.Provider != r.Provider })
+	for _, name := range r.Names {
+		if !slices.ContainsFunc(theirs, func(st ServerStatus) bool { return st.called(name) }) {
+			return nil, errorf(KindNotFound, "Server %q not found in the configuration of %s.", name, r.Provider)
 		}
 	}
+	chosen := slices.DeleteFunc(theirs, func(st ServerStatus) bool {
+		return r.Names != nil && !slices.ContainsFunc(r.Names, st.called)
+	})
 	if len(chosen) == 0 {
 		return nil, errorf(KindNotFound, "%s has no servers configured here.", r.Provider)
 	}

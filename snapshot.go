@@ -58,6 +58,11 @@ type ServerStatus struct {
 	approved bool   // an approval matches it
 }
 
+// called reports whether a person who says name means this declaration.
+func (s ServerStatus) called(name string) bool {
+	return name != "" && (s.Name == name || s.Title == name)
+}
+
 // Servers returns every declaration of every server, shadowed ones included,
 // sorted by name and then by precedence.
 func (h *Host) Servers() []ServerStatus { return h.Snapshot().Servers }
@@ -94,7 +99,7 @@ func (s Snapshot) find(name string) (ServerStatus, error) {
 		}
 	}
 	for _, st := range s.Servers { // recognised but never connected
-		if st.Name == name || st.Title == name {
+		if st.called(name) {
 			return st, nil
 		}
 	}

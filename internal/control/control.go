@@ -28,17 +28,17 @@ const maxBody = 64 << 20
 func Handler(h *patchbay.Host) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, op := range map[string]operation{
-		"GET /v1/snapshot":                snapshot,
-		"GET /v1/servers/{name}":          server,
-		"POST /v1/servers":                add,
-		"POST /v1/servers/{name}/remove":  remove,
-		"POST /v1/servers/{name}/enabled": setEnabled,
-		"GET /v1/servers/{name}/approval": approval,
-		"POST /v1/servers/{name}/approve": approve,
-		"POST /v1/servers/{name}/reject":  reject,
-		"POST /v1/project/choices/reset":  resetProjectChoices,
-		"POST /v1/import":                 importServers,
-		"POST /v1/reload":                 reload,
+		"GET /v1/snapshot":               snapshot,
+		"GET /v1/server":                 server,
+		"POST /v1/servers":               add,
+		"POST /v1/server/remove":         remove,
+		"POST /v1/server/enabled":        setEnabled,
+		"GET /v1/server/approval":        approval,
+		"POST /v1/server/approve":        approve,
+		"POST /v1/server/reject":         reject,
+		"POST /v1/project/choices/reset": resetProjectChoices,
+		"POST /v1/import":                importServers,
+		"POST /v1/reload":                reload,
 	} {
 		mux.Handle(pattern, serve(h, op))
 	}
@@ -134,7 +134,15 @@ func decode[T any](r *http.Request) (T, error) {
 // none is the answer of operations that return nothing.
 type none struct{}
 
-func serverPath(name, verb string) string { return "/v1/servers/" + url.PathEscape(name) + verb }
+// serverPath is the path of an operation on one server. The name goes into the
+// query: it may be "..", which a path cannot carry.
+func serverPath(verb, name string) string {
+	return "/v1/server" + verb + "?name=" + url.QueryEscape(name)
+}
+
+func nameOf(r *http.Request) string { return r.URL.Query().Get("name") }
+
+func wantsSecrets(r *http.Request) bool { return r.URL.Query().Get("secrets") == "true" }
 
 // Snapshot returns what the host knows now; secrets are masked unless asked for.
 func (c *Client) Snapshot(ctx context.Context, secrets bool) (s patchbay.Snapshot, err error) {
@@ -143,7 +151,7 @@ func (c *Client) Snapshot(ctx context.Context, secrets bool) (s patchbay.Snapsho
 
 func snapshot(h *patchbay.Host, r *http.Request) (any, error) {
 	s := h.Snapshot()
-	if r.FormValue("secrets") == "true" {
+	if wantsSecrets(r) {
 		s = s.WithSecrets()
 	}
 	return s, nil
@@ -151,12 +159,12 @@ func snapshot(h *patchbay.Host, r *http.Request) (any, error) {
 
 // Server returns the declaration that stands for a name.
 func (c *Client) Server(ctx context.Context, name string, secrets bool) (s patchbay.ServerStatus, err error) {
-	return s, c.call(ctx, "GET", serverPath(name, "?secrets="+strconv.FormatBool(secrets)), nil, &s)
+	return s, c.call(ctx, "GET", serverPath("", name)+"&secrets="+strconv.FormatBool(secrets), nil, &s)
 }
 
 func server(h *patchbay.Host, r *http.Request) (any, error) {
-	s, err := h.Server(r.PathValue("name"))
-	if err == nil && r.FormValue("secrets") == "true" {
+	s, err := h.Server(nameOf(r))
+	if err == nil && wantsSecrets(r) {
 		s.Config = config.EncodeServer(s.Server)
 	}
 	return s, err
@@ -177,7 +185,7 @@ func add(h *patchbay.Host, r *http.Request) (any, error) {
 
 // Remove deletes a server from the file that declares it.
 func (c *Client) Remove(ctx context.Context, req patchbay.RemoveRequest) (ch patchbay.Change, err error) {
-	return ch, c.call(ctx, "POST", serverPath(req.Name, "/remove"), req, &ch)
+	return ch, c.call(ctx, "POST", serverPath("/remove", req.Name), req, &ch)
 }
 
 func remove(h *patchbay.Host, r *http.Request) (any, error) {
@@ -190,7 +198,7 @@ func remove(h *patchbay.Host, r *http.Request) (any, error) {
 
 // SetEnabled switches a server on or off.
 func (c *Client) SetEnabled(ctx context.Context, name string, on bool) (ch patchbay.Change, err error) {
-	return ch, c.call(ctx, "POST", serverPath(name, "/enabled"), on, &ch)
+	return ch, c.call(ctx, "POST", serverPath("/enabled", name), on, &ch)
 }
 
 func setEnabled(h *patchbay.Host, r *http.Request) (any, error) {
@@ -198,21 +206,21 @@ func setEnabled(h *patchbay.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.SetEnabled(r.Context(), r.PathValue("name"), on)
+	return h.SetEnabled(r.Context(), nameOf(r), on)
 }
 
 // Approval returns what approving a server would mean.
 func (c *Client) Approval(ctx context.Context, name string) (a patchbay.ApprovalRequest, err error) {
-	return a, c.call(ctx, "GET", serverPath(name, "/approval"), nil, &a)
+	return a, c.call(ctx, "GET", serverPath("/approval", name), nil, &a)
 }
 
 func approval(h *patchbay.Host, r *http.Request) (any, error) {
-	return h.Approval(r.PathValue("name"))
+	return h.Approval(nameOf(r))
 }
 
 // Approve records that a server may be used as the hash describes it.
 func (c *Client) Approve(ctx context.Context, name, hash string) error {
-	return c.call(ctx, "POST", serverPath(name, "/approve"), hash, &none{})
+	return c.call(ctx, "POST", serverPath("/approve", name), hash, &none{})
 }
 
 func approve(h *patchbay.Host, r *http.Request) (any, error) {
@@ -220,12 +228,12 @@ func approve(h *patchbay.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return none{}, h.Approve(r.Context(), r.PathValue("name"), hash)
+	return none{}, h.Approve(r.Context(), nameOf(r), hash)
 }
 
 // Reject records that a server must not be used as the hash describes it.
 func (c *Client) Reject(ctx context.Context, name, hash string) error {
-	return c.call(ctx, "POST", serverPath(name, "/reject"), hash, &none{})
+	return c.call(ctx, "POST", serverPath("/reject", name), hash, &none{})
 }
 
 func reject(h *patchbay.Host, r *http.Request) (any, error) {
@@ -233,7 +241,7 @@ func reject(h *patchbay.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return none{}, h.Reject(r.Context(), r.PathValue("name"), hash)
+	return none{}, h.Reject(r.Context(), nameOf(r), hash)
 }
 
 // ResetProjectChoices forgets every approval and rejection of the project.

@@ -124,12 +124,29 @@ func TestErrorsTravel(t *testing.T) {
 		t.Errorf("got %#v", err)
 	}
 	// A name may be anything, and is always found in its place.
-	if _, err := c.Server(t.Context(), "a/b?c#d", false); exitKind(err) != patchbay.KindNotFound {
-		t.Errorf("got %v", err)
+	for _, name := range []string{"a/b?c#d", "", ".", "..", "%2e", "a&secrets=true", "a b", "é\x00"} {
+		if _, err := c.Server(t.Context(), name, false); kindOf(err) != patchbay.KindNotFound {
+			t.Errorf("Server(%q): %v", name, err)
+		}
+		if _, err := c.Approval(t.Context(), name); kindOf(err) != patchbay.KindNotFound {
+			t.Errorf("Approval(%q): %v", name, err)
+		}
+		if _, err := c.Remove(t.Context(), patchbay.RemoveRequest{Name: name, From: "cursor"}); kindOf(err) != patchbay.KindNotFound {
+			t.Errorf("Remove(%q): %v", name, err)
+		}
+		if _, err := c.Import(t.Context(), patchbay.ImportRequest{Provider: "cursor", Names: []string{name}}); kindOf(err) != patchbay.KindNotFound {
+			t.Errorf("Import(%q): %v", name, err)
+		}
+	}
+	if _, err := c.Add(t.Context(), patchbay.AddRequest{Name: "..", Server: json.RawMessage(`{"command":"x"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.Server(t.Context(), "..", false); err != nil || s.Name != ".." {
+		t.Errorf("got %q, %v", s.Name, err)
 	}
 }
 
-func exitKind(err error) patchbay.Kind {
+func kindOf(err error) patchbay.Kind {
 	if e, ok := errors.AsType[*patchbay.Error](err); ok {
 		return e.Kind
 	}
