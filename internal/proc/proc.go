@@ -21,13 +21,20 @@ const waitDelay = 2 * time.Second
 
 // Spec says what to run.
 type Spec struct {
-	Path string   // program; without a separator it is looked up in this process's PATH
+	// Path is the program. Without a separator it is looked up in the PATH of
+	// Env, or in this process's if that has none; never in the current directory.
+	Path string
 	Args []string // without the program's name
 	Dir  string   // empty means this process's directory
 	Env  []string // all of the child's environment, as NAME=value; nil means none
 
+	// For Output.
 	MaxOutput int           // bytes of output that are too many; 0 means 64 KiB
 	Timeout   time.Duration // 0 means none beyond the context's
+
+	// For Start.
+	Guard *Guard // ends the child should this process die; nil means nobody does
+	grace grace  // zero means defaultGrace
 }
 
 const defaultMaxOutput = 64 << 10
@@ -67,8 +74,10 @@ func Output(ctx context.Context, s Spec) ([]byte, error) {
 	}
 	var dropped counter
 
-	cmd := exec.CommandContext(ctx, s.Path, s.Args...)
-	cmd.Dir, cmd.Env = s.Dir, append([]string{}, s.Env...)
+	cmd, err := s.command(ctx)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Stdout, cmd.Stderr = out, &dropped
 	cmd.WaitDelay = waitDelay
 	ownGroup(cmd)
@@ -76,9 +85,9 @@ func Output(ctx context.Context, s Spec) ([]byte, error) {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
-		return nil, err
+		return nil, s.startError(cmd.Path, err)
 	}
-	err := waitGroup(cmd)
+	err = waitGroup(cmd)
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success():
 		// What still holds the pipe has left the group: it is no part of the

@@ -139,14 +139,14 @@ func TestOutputCannotStart(t *testing.T) {
 	}
 }
 
-const tree = `{ echo up; sleep 300; } >"$FAMILY" & wait`
+const background = `{ echo up; sleep 300; } >"$FAMILY" & wait`
 
 func TestOutputCancelKillsTheTree(t *testing.T) {
 	f := newFamily(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := Output(ctx, sh(tree, "FAMILY="+f.path))
+		_, err := Output(ctx, sh(background, "FAMILY="+f.path))
 		failed <- err
 	}()
 	f.awaitUp(t)
@@ -159,7 +159,7 @@ func TestOutputCancelKillsTheTree(t *testing.T) {
 
 func TestOutputTimeoutKillsTheTree(t *testing.T) {
 	f := newFamily(t)
-	s := sh(tree, "FAMILY="+f.path)
+	s := sh(background, "FAMILY="+f.path)
 	s.Timeout = 300 * time.Millisecond
 	if _, err := Output(t.Context(), s); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "300ms") {
 		t.Error(err)

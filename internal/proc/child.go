@@ -1,0 +1,249 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// grace is how long a child has for each step of its end. All steps together
+// take less than five seconds.
+type grace struct {
+	stdin time.Duration // to end by itself, its input being at the end
+	term  time.Duration // to end because it was asked to
+	kill  time.Duration // to be gone after it was killed
+	drain time.Duration // for the rest of its standard error, should somebody hold that open
+}
+
+var defaultGrace = grace{stdin: 2 * time.Second, term: 2 * time.Second, kill: 500 * time.Millisecond, drain: 250 * time.Millisecond}
+
+// Child is a running process, the leader of a session and group of its own. Its
+// methods are safe for concurrent use. Whoever starts one closes it, also when
+// it has ended by itself.
+type Child struct {
+	Stdin  io.WriteCloser // closed when the child has ended
+	Stdout io.ReadCloser  // at its end when the child has ended and all it printed was read
+
+	cmd    *exec.Cmd
+	guard  *Guard
+	grace  grace
+	tree   *tree // of the goroutine that supervises
+	stdout *output
+	stderr ring
+
+	stop     func() // asks for the end, closes stopping
+	stopping chan struct{}
+	exited   chan struct{} // the child has exited; its descendants may live
+	settled  chan struct{} // all has ended, or cannot be ended: closeErr is set
+	done     chan struct{} // all has ended: err is set
+
+	closeErr error
+	err      error
+}
+
+// Start runs a child until it ends or is closed. Its standard error goes to a
+// ring of 1 MiB, so that it can never block on it.
+//
+// An error wraps fs.ErrNotExist if there is no such command (or directory),
+// fs.ErrPermission if it is not executable, syscall.ENOEXEC if it is no program.
+func Start(s Spec) (*Child, error) {
+	cmd, err := s.command(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	ownSession(cmd)
+	var theirs, ours [3]*os.File
+	for i := range theirs {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeFiles(theirs[:i], ours[:i])
+			return nil, err
+		}
+		theirs[i], ours[i] = w, r
+		if i == 0 {
+			theirs[i], ours[i] = r, w
+		}
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	err = cmd.Start()
+	closeFiles(theirs[:])
+	if err != nil {
+		closeFiles(ours[:])
+		return nil, s.startError(cmd.Path, err)
+	}
+
+	c := &Child{
+		Stdin: ours[0], cmd: cmd, guard: s.Guard, grace: s.grace, tree: childTree(cmd.Process.Pid), stdout: &output{ours[1]},
+		stopping: make(chan struct{}), exited: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}),
+	}
+	c.Stdout = c.stdout
+	c.stop = sync.OnceFunc(func() { close(c.stopping) })
+	if c.grace == (grace{}) {
+		c.grace = defaultGrace
+	}
+	c.guard.add(c.tree.root, c.tree.start)
+	go c.supervise(ours[2])
+	return c, nil
+}
+
+func closeFiles(lists ...[]*os.File) {
+	for _, list := range lists {
+		for _, f := range list {
+			_ = f.Close()
+		}
+	}
+}
+
+// PID returns the number of the child, which is that of its group too.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Stderr returns the last 1 MiB of what the child wrote to standard error.
+func (c *Child) Stderr() string { return string(c.stderr.bytes()) }
+
+// StderrTail returns the last lines of Stderr.
+func (c *Child) StderrTail(lines int) string { return string(lastLines(c.stderr.bytes(), lines)) }
+
+// Done is closed when the child has exited, nothing of its group is left and
+// Stderr is complete.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Err says how the child ended: nil for a success, an *ExitError otherwise. It
+// is nil before Done.
+func (c *Child) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the child and all it started, if it has not ended yet: it closes
+// its standard input, after a while asks all to end, and after another kills
+// them. It returns when nothing is left, within five seconds. The error is not
+// how the child ended, but that something could not be ended. It may be called
+// at any time and more than once.
+func (c *Child) Close() error {
+	c.stop()
+	<-c.settled
+	_ = c.Stdin.Close() // again, should the child not have ended
+	_ = c.Stdout.Close()
+	return c.closeErr
+}
+
+// supervise waits for the child's end, or brings it about, and clears up.
+func (c *Child) supervise(stderr *os.File) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(&c.stderr, stderr)
+	}()
+	go func() {
+		defer close(c.exited)
+		awaitExit(c.cmd)
+	}()
+
+	select {
+	case <-c.exited:
+		_ = c.Stdin.Close()
+	case <-c.stopping:
+		c.tree.update(processes()) // later on, who left the group may have lost its parent
+		_ = c.Stdin.Close()
+		c.endsWithin(c.grace.stdin)
+	}
+	if !c.gone() {
+		c.tree.terminate()
+		c.endsWithin(c.grace.term)
+	}
+	settle := sync.OnceFunc(func() { close(c.settled) })
+	if !c.gone() && !c.kill() {
+		c.closeErr = fmt.Errorf("process %d or one that it started cannot be killed", c.PID())
+		settle() // nobody shall wait for what may never come
+		<-c.exited
+	}
+
+	c.guard.drop(c.PID()) // before its number can be another's
+	reap(c.cmd)
+	select {
+	case <-drained:
+	case <-time.After(c.grace.drain): // somebody who escaped holds it
+	}
+	_ = stderr.Close()
+	<-drained
+	c.stdout.finish()
+	if state := c.cmd.ProcessState; !state.Success() {
+		c.err = &ExitError{Code: state.ExitCode(), State: state.String()}
+	}
+	close(c.done)
+	settle()
+}
+
+// gone says whether the child has exited and nobody is left of its tree.
+func (c *Child) gone() bool {
+	select {
+	case <-c.exited:
+		c.tree.update(processes())
+		return !c.tree.alive()
+	default:
+		return false
+	}
+}
+
+// endsWithin waits until all are gone, or for the given time.
+func (c *Child) endsWithin(limit time.Duration) bool {
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case <-c.exited:
+	case <-timeout.C:
+		return false
+	}
+	// Nobody tells when those end that are not our children.
+	for pause := time.Millisecond; !c.gone(); pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-time.After(pause):
+		case <-timeout.C:
+			return false
+		}
+	}
+	return true
+}
+
+// kill kills until nobody is left: who is killed may have started another just
+// before.
+func (c *Child) kill() bool {
+	timeout := time.NewTimer(c.grace.kill)
+	defer timeout.Stop()
+	for pause := time.Millisecond; ; pause *= 2 {
+		c.tree.kill()
+		if c.endsWithin(pause) {
+			return true
+		}
+		select {
+		case <-timeout.C:
+			return false
+		default:
+			c.tree.update(processes())
+		}
+	}
+}
+
+// output is the reading end of a child's standard output.
+type output struct{ *os.File }
+
+// finish says that all who could print are gone: what was printed can still be
+// read, but an escaped process that holds the other end keeps no reader waiting.
+func (o *output) finish() { _ = o.SetReadDeadline(time.Unix(1, 0)) }
+
+func (o *output) Read(p []byte) (int, error) {
+	n, err := o.File.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return readNow(o.File, p)
+	}
+	return n, err
+}
