@@ -1,0 +1,220 @@
+package bridge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// UnknownError says that no tool has a name. The suggestions are for people and
+// models to choose from; nothing acts on them.
+type UnknownError struct {
+	Name        string   `json:"name"`
+	Suggestions []string `json:"suggestions,omitempty"` // the most similar first
+}
+
+func (e *UnknownError) Error() string {
+	text := "unknown tool " + shown(e.Name)
+	if len(e.Suggestions) == 0 {
+		return text
+	}
+	return text + "; did you mean " + list(e.Suggestions) + "?"
+}
+
+// AmbiguousError says that a name may mean several tools.
+type AmbiguousError struct {
+	Name string `json:"name"`
+	Refs []Ref  `json:"refs"` // in order of server and tool
+}
+
+func (e *AmbiguousError) Error() string {
+	refs := make([]string, len(e.Refs))
+	for i, r := range e.Refs {
+		refs[i] = r.String()
+	}
+	return "tool name " + shown(e.Name) + " is ambiguous: it may mean " + list(refs)
+}
+
+// Resolve returns the tool that a name means: one of the names given here, or
+// else any other rendering of a pair, server/tool, server.tool, or the name the
+// entry asked for, if exactly one tool fits. The error is an *UnknownError or
+// an *AmbiguousError.
+func (s *Names) Resolve(name string) (Ref, error) {
+	if i, ok := s.byName[name]; ok {
+		return s.tools[i].Ref, nil
+	}
+	switch found := s.aliases().find(s, name); len(found) {
+	case 0:
+		return Ref{}, &UnknownError{Name: name, Suggestions: s.suggest(name)}
+	case 1:
+		return s.tools[found[0]].Ref, nil
+	default:
+		e := &AmbiguousError{Name: name}
+		for _, i := range found {
+			e.Refs = append(e.Refs, s.tools[i].Ref)
+		}
+		return Ref{}, e
+	}
+}
+
+// aliases are the other ways to write the tools of a set: positions in order.
+type aliases struct {
+	byText map[string][]int
+	byHash map[string][]int
+}
+
+func (s *Names) makeAliases() aliases {
+	a := aliases{byText: make(map[string][]int, 6*len(s.tools)), byHash: make(map[string][]int, len(s.tools))}
+	for i, t := range s.tools {
+		forms := []string{t.Name, t.Server + "/" + t.Tool, t.Server + "." + t.Tool}
+		for _, style := range styles {
+			forms = append(forms, Render(style, t.Ref))
+		}
+		slices.Sort(forms)
+		for _, form := range slices.Compact(forms) {
+			if form != "" {
+				a.byText[form] = append(a.byText[form], i)
+			}
+		}
+		h := hash(t.Ref, 0)
+		a.byHash[h] = append(a.byHash[h], i)
+	}
+	return a
+}
+
+// find returns the tools that an alias may mean. A name that ends in the hash
+// of a pair is that of the pair in any style and cut to any length, so that
+// names outlive a change of either setting.
+func (a aliases) find(s *Names, name string) []int {
+	found := slices.Clone(a.byText[name])
+	cut := len(name) - hashLength - 1
+	if cut < 0 || name[cut] != '_' {
+		return found
+	}
+	for _, i := range a.byHash[name[cut+1:]] {
+		t := s.tools[i]
+		fits := strings.HasPrefix(t.Name, name[:cut])
+		for _, style := range styles {
+			fits = fits || strings.HasPrefix(Render(style, t.Ref), name[:cut])
+		}
+		if fits {
+			found = append(found, i)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// Bounds of suggestions: of the name that is looked for, of what is offered.
+const (
+	maxSuggestFor  = 256
+	maxSuggestions = 3
+)
+
+// suggest returns what a name may have been meant to be, written the way it was
+// written.
+func (s *Names) suggest(name string) []string {
+	if name == "" || len(name) > maxSuggestFor {
+		return nil
+	}
+	type suggestion struct {
+		text     string
+		distance int
+	}
+	var near []suggestion
+	for i, t := range s.tools {
+		best := suggestion{distance: min(3, 1+len(name)/4) + 1}
+		try := func(form, text string) {
+			if d := distance(name, form, best.distance); d < best.distance {
+				best = suggestion{text, d}
+			}
+		}
+		try(s.names[i], s.names[i])
+		try(t.Server+"/"+t.Tool, t.Server+"/"+t.Tool)
+		try(t.Server+"."+t.Tool, t.Server+"."+t.Tool)
+		for _, style := range styles {
+			form := Render(style, t.Ref)
+			try(form, form)
+		}
+		try(t.Tool, s.names[i])
+		if best.text != "" {
+			near = append(near, best)
+		}
+	}
+	slices.SortStableFunc(near, func(a, b suggestion) int { return cmp.Compare(a.distance, b.distance) })
+	var texts []string
+	for _, n := range near {
+		if !slices.Contains(texts, n.text) && len(texts) < maxSuggestions {
+			texts = append(texts, n.text)
+		}
+	}
+	return texts
+}
+
+// distance is the number of typing errors between two words whatever their
+// case, or any number of at least limit.
+func distance(a, b string, limit int) int {
+	if max(len(a), len(b))-min(len(a), len(b)) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal, least := row[0], i+1
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if lower(a[i]) != lower(b[j]) {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			least = min(least, row[j+1])
+		}
+		if least >= limit {
+			return limit
+		}
+	}
+	return row[len(b)]
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// maxShown bounds a name inside a sentence, maxListed the names in one.
+const (
+	maxShown  = 128
+	maxListed = 5
+)
+
+// shown quotes a foreign name for a sentence.
+func shown(name string) string {
+	if head := name[:runeOffset(name, maxShown)]; head != name {
+		name = head + "…"
+	}
+	return strconv.Quote(name)
+}
+
+// list renders alternatives for a sentence.
+func list(names []string) string {
+	var parts []string
+	for _, n := range names[:min(len(names), maxListed)] {
+		parts = append(parts, shown(n))
+	}
+	if more := len(names) - maxListed; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d others", more))
+	}
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	last := len(parts) - 1
+	return strings.Join(parts[:last], ", ") + " or " + parts[last]
+}
