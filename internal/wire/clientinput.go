@@ -59,15 +59,19 @@ func (c *Client) callWithInput(ctx context.Context, call Call) (json.RawMessage,
 // retryParams are the original params with the answers, and with exactly the
 // state that the server gave out, if any.
 func retryParams(params, responses, state json.RawMessage) (json.RawMessage, error) {
-	var err error
-	for name, value := range map[string]json.RawMessage{"inputResponses": responses, "requestState": state} {
-		if value == nil {
-			params = DeleteMember(params, name)
-		} else if params, err = SetMember(params, value, name); err != nil {
-			return nil, err
-		}
+	params, err := setOrDelete(params, responses, "inputResponses")
+	if err != nil {
+		return nil, err
 	}
-	return params, nil
+	return setOrDelete(params, state, "requestState")
+}
+
+// setOrDelete gives a member of params a value, or removes it if there is none.
+func setOrDelete(params, value json.RawMessage, name string) (json.RawMessage, error) {
+	if value == nil {
+		return DeleteMember(params, name), nil
+	}
+	return SetMember(params, value, name)
 }
 
 var errNotOffered = errors.New("which this client does not offer")
