@@ -35,18 +35,17 @@ func (c *Client) callWithInput(ctx context.Context, call Call) (json.RawMessage,
 		if !asked && !hasState {
 			return nil, fmt.Errorf("%s: the server needs input and does not say which", call.Method)
 		}
-		if !asked {
+		var responses json.RawMessage
+		if asked {
+			if responses, err = c.provideInput(ctx, call, requests); err != nil {
+				return nil, fmt.Errorf("%s: %w", call.Method, err)
+			}
+		} else {
 			if sheds++; sheds > maxLoadSheds {
 				return nil, fmt.Errorf("%s: the server put the call off more than %d times", call.Method, maxLoadSheds)
 			}
 			if !pause(ctx, backoff(loadShedPause, sheds)) {
 				return nil, context.Cause(ctx)
-			}
-		}
-		var responses json.RawMessage
-		if asked {
-			if responses, err = c.provideInput(ctx, call, requests); err != nil {
-				return nil, fmt.Errorf("%s: %w", call.Method, err)
 			}
 		}
 		if call.Params, err = retryParams(original, responses, state); err != nil {
