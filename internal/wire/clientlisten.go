@@ -124,7 +124,11 @@ func (f Filter) params() json.RawMessage {
 	for _, b := range []struct {
 		name string
 		on   bool
-	}{{"toolsListChanged", f.ToolsListChanged}, {"promptsListChanged", f.PromptsListChanged}, {"resourcesListChanged", f.ResourcesListChanged}} {
+	}{
+		{"toolsListChanged", f.ToolsListChanged},
+		{"promptsListChanged", f.PromptsListChanged},
+		{"resourcesListChanged", f.ResourcesListChanged},
+	} {
 		if b.on {
 			member(b.name)
 			out = append(out, "true"...)

@@ -227,16 +227,22 @@ func netReason(err error) NetReason {
 	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 		return ReasonTimeout
 	}
-	for _, lost := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed} {
+	for _, lost := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, winReset, net.ErrClosed} {
 		if errors.Is(err, lost) {
 			return ReasonLost
 		}
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, winRefused) {
 		return ReasonRefused
 	}
 	return ReasonNetwork
 }
+
+// What Windows says, where the names of package syscall mean something else.
+const (
+	winReset   = syscall.Errno(10054)
+	winRefused = syscall.Errno(10061)
+)
 
 func tlsReason(err error) (NetReason, bool) {
 	if cert, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
