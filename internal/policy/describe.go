@@ -29,11 +29,15 @@ func Describe(l Launch) string {
 	return d.String()
 }
 
-func place(o config.Origin) string {
-	s := o.File
-	if o.Line > 0 {
-		s += fmt.Sprintf(":%d", o.Line)
+func fileLine(o config.Origin) string {
+	if o.Line == 0 {
+		return o.File
 	}
+	return fmt.Sprintf("%s:%d", o.File, o.Line)
+}
+
+func place(o config.Origin) string {
+	s := fileLine(o)
 	if o.Product != "" {
 		s += fmt.Sprintf(" (%s, %s scope)", o.Product, o.Scope)
 	}

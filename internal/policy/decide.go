@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// Verdict is what rules say about a call of a tool.
+type Verdict struct {
+	Effect Effect `json:"effect"`
+	Rule   *Rule  `json:"rule,omitempty"` // what decided; nil for Passthrough
+	Reason string `json:"reason"`         // one sentence for people
+}
+
+// Decide applies all rules to a tool: those given and the permission_policy of
+// the server's own entry. Deny wins over ask and ask over allow, in whatever
+// order they come. A project's entry may restrict but not allow. What a server
+// says about its own tools plays no part.
+func Decide(t Tool, rules []Rule, e config.Entry) Verdict {
+	own, ignored := entryRules(t, e.Server.Tools, cmp.Or(fileLine(e.Origin), "entry"), e.Origin.Project != "")
+	for _, effect := range []Effect{Deny, Ask, Allow} {
+		if r := firstOf(effect, t, rules, own); r != nil {
+			return Verdict{effect, r, r.reason()}
+		}
+	}
+	reason := "no rule is about it"
+	if ignored {
+		reason += "; that " + config.Escape(fileLine(e.Origin)) + " wants it allowed does not count, because a project cannot give permission"
+	}
+	return Verdict{Passthrough, nil, reason}
+}
+
+// firstOf returns the first rule of that effect about the tool, or nil. Those
+// of the entry are about the tool already.
+func firstOf(effect Effect, t Tool, rules, own []Rule) *Rule {
+	for _, r := range rules {
+		if r.Effect == effect && r.matches(t) {
+			return &r
+		}
+	}
+	for _, r := range own {
+		if r.Effect == effect {
+			return &r
+		}
+	}
+	return nil
+}
+
+// entryRules returns what an entry's own rules say about one of its tools, and
+// whether a wish to allow it was ignored.
+func entryRules(t Tool, rules []config.ToolRule, source string, project bool) (own []Rule, ignored bool) {
+	for _, tr := range rules {
+		if tr.PermissionPolicy == "" || !glob(tr.Name, t.Tool) {
+			continue
+		}
+		r := Rule{Deny, t.Server + "/" + tr.Name, source}
+		switch tr.PermissionPolicy {
+		case config.AlwaysAllow:
+			r.Effect = Allow
+		case config.AlwaysAsk:
+			r.Effect = Ask
+		} // what nobody understands must not let calls pass
+		if r.Effect == Allow && project {
+			ignored = true
+			continue
+		}
+		own = append(own, r)
+	}
+	return own, ignored
+}
+
+func (r Rule) reason() string {
+	verb := map[Effect]string{Allow: "allowed", Ask: "to be asked about", Deny: "denied"}[r.Effect]
+	reason := fmt.Sprintf("%s by the rule %s", verb, config.Escape(r.Pattern))
+	if r.Source != "" {
+		reason += " in " + config.Escape(r.Source)
+	}
+	return reason
+}
+
+// Hidden reports whether a tool is left out of every list, and why: its entry
+// leaves it out, a rule denies it, or it is not among the patterns of what is
+// visible, of which nil means all and empty none.
+func Hidden(t Tool, rules []Rule, server config.Server, visible []string) (reason string, hidden bool) {
+	fits := func(pattern string) bool { return glob(pattern, t.Tool) }
+	if i := slices.IndexFunc(server.DisabledTools, fits); i >= 0 {
+		return "disabledTools of its entry has " + config.Escape(server.DisabledTools[i]), true
+	}
+	if server.EnabledTools != nil && !slices.ContainsFunc(server.EnabledTools, fits) {
+		return "enabledTools of its entry does not have it", true
+	}
+	own, _ := entryRules(t, server.Tools, "entry", false)
+	if r := firstOf(Deny, t, rules, own); r != nil {
+		return r.reason(), true
+	}
+	if visible == nil {
+		return "", false
+	}
+	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(t) }
+	if !slices.ContainsFunc(visible, shows) {
+		return "it is not among the tools that are visible", true
+	}
+	return "", false
+}
+
+// MissingToolRules returns what an entry says about tools that a catalog does
+// not have: misspelt names, most likely. Names are the catalog's tools as the
+// server calls them.
+func MissingToolRules(server config.Server, names []string) []string {
+	wanted := slices.Concat(server.EnabledTools, server.DisabledTools)
+	for _, r := range server.Tools {
+		wanted = append(wanted, r.Name)
+	}
+	var missing []string
+	for _, pattern := range wanted {
+		fits := func(name string) bool { return glob(pattern, name) }
+		if !slices.ContainsFunc(names, fits) && !slices.Contains(missing, pattern) {
+			missing = append(missing, pattern)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// Bounds of a diff.
+const (
+	maxDiff      = 64 << 10 // bytes shown
+	maxDiffWidth = 100      // characters of a string on one line
+	diffContext  = 3        // unchanged lines shown around a change
+)
+
+// Diff returns what changed between a definition and what is remembered of its
+// tool, as a unified diff of indented JSON in which long texts are broken into
+// lines, safe to show on a terminal. It is empty if nothing that is pinned
+// changed.
+func (p Pins) Diff(server string, definition json.RawMessage) string {
+	d := readDefinition(definition)
+	was, known := p.servers[server][d.name]
+	label, before, after := quoted(d.name), "", pretty(definition)
+	oldLabel, note := label+" was not known", ""
+	if known {
+		if was.Digest == d.digest {
+			return ""
+		}
+		oldLabel = label + " since " + was.Since.Format(time.DateOnly)
+		if was.Definition != nil {
+			before = pretty(was.Definition)
+		} else {
+			note = "What it was is too large to be remembered; this is what it is now.\n"
+		}
+	}
+	diff, err := udiff.ToUnified(oldLabel, label+" now", before, udiff.Lines(before, after), diffContext)
+	if err != nil { // edits that do not fit their text: show the whole
+		diff = after
+	}
+	return note + bounded(diff)
+}
+
+// bounded escapes lines one by one and stops when enough is shown. It says so,
+// as what is not shown may be what matters.
+func bounded(diff string) string {
+	var b strings.Builder
+	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
+	for i, line := range lines {
+		line = config.Escape(line)
+		if b.Len()+len(line) >= maxDiff {
+			fmt.Fprintf(&b, "… %d more lines are not shown\n", len(lines)-i)
+			break
+		}
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// pretty renders what is pinned of a definition for a diff by lines.
+func pretty(definition json.RawMessage) string {
+	node, err := config.ParseJSON(definition)
+	if err != nil {
+		return string(definition) + "\n"
+	}
+	return prettyJSON(pinnedPart(node), "") + "\n"
+}
+
+func prettyJSON(n config.Node, indent string) string {
+	inner := indent + "  "
+	var lines []string
+	switch {
+	case n.Kind == config.String:
+		return prettyText(n.Text, inner)
+	case n.Kind == config.Array && len(n.Items) > 0:
+		for _, item := range n.Items {
+			lines = append(lines, inner+prettyJSON(item, inner))
+		}
+		return "[\n" + strings.Join(lines, ",\n") + "\n" + indent + "]"
+	case n.Kind == config.Object && len(n.Members) > 0:
+		for _, m := range sortedMembers(n) {
+			lines = append(lines, inner+prettyText(m.Name, inner)+": "+prettyJSON(m.Value, inner))
+		}
+		return "{\n" + strings.Join(lines, ",\n") + "\n" + indent + "}"
+	default:
+		return string(canonicalJSON(nil, n))
+	}
+}
+
+// prettyText renders a string, broken after its line ends and where it is too
+// wide, so that a change in a long text does not hide in one endless line.
+func prettyText(text, indent string) string {
+	var pieces []string
+	for text != "" {
+		n := pieceLength(text)
+		piece := quoted(text[:n])
+		pieces = append(pieces, piece[1:len(piece)-1])
+		text = text[n:]
+	}
+	return `"` + strings.Join(pieces, "\n"+indent) + `"`
+}
+
+// quoted returns a JSON string that is easy to read.
+func quoted(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always marshals
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// pieceLength returns how much of a text goes on one line: up to a line end, or
+// the last space within the width, or the width.
+func pieceLength(text string) int {
+	space, width := 0, 0
+	for i, r := range text {
+		switch {
+		case r == '\n':
+			return i + 1
+		case width == maxDiffWidth && space > 0:
+			return space
+		case width == maxDiffWidth:
+			return i
+		}
+		width++
+		if r == ' ' {
+			space = i + utf8.RuneLen(r)
+		}
+	}
+	return len(text)
+}

@@ -1,0 +1,228 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// Effect is what becomes of a call.
+type Effect string
+
+const (
+	Allow       Effect = "allow"
+	Ask         Effect = "ask"
+	Deny        Effect = "deny"
+	Passthrough Effect = "passthrough" // no rule is about the tool; never the effect of a rule
+)
+
+// Rule is one permission rule. Its pattern is about
+//
+//	mcp__server  mcp__server__*  server/*    every tool of one server
+//	mcp__server__tool  server/tool  server.tool, or the tool's name in any
+//	                                         naming style: one tool
+//	mcp__*__delete_*                         all whose names fit; not to allow
+//
+// A * stands for any text. In a rule that allows it may stand for tools of one
+// server only: its pattern begins with that server's name.
+type Rule struct {
+	Effect  Effect `json:"effect"`
+	Pattern string `json:"pattern"`
+	Source  string `json:"source,omitempty"` // the file that has it, or who gave it
+}
+
+// maxPattern is longer than any name.
+const maxPattern = 1024
+
+// NewRule returns a rule, or says why there cannot be such a one.
+func NewRule(effect Effect, pattern, source string) (Rule, error) {
+	r := Rule{effect, strings.TrimSpace(pattern), source}
+	return r, r.Validate()
+}
+
+// Validate says why the rule cannot be. Where it cannot, it allows nothing.
+func (r Rule) Validate() error {
+	switch {
+	case r.Effect != Allow && r.Effect != Ask && r.Effect != Deny:
+		return fmt.Errorf("unknown effect %q: a rule allows, asks or denies", r.Effect)
+	case r.Pattern == "":
+		return fmt.Errorf("%s rule without a pattern: name a tool or a server, as in mcp__github", r.Effect)
+	case len(r.Pattern) > maxPattern:
+		return fmt.Errorf("%s rule of %d bytes: a pattern has at most %d", r.Effect, len(r.Pattern), maxPattern)
+	}
+	if err := checkPattern(r.Effect, r.Pattern); err != nil {
+		return fmt.Errorf("%s rule %q: %w", r.Effect, config.Escape(r.Pattern), err)
+	}
+	return nil
+}
+
+func checkPattern(effect Effect, pattern string) error {
+	if strings.HasSuffix(pattern, ")") && strings.Contains(pattern, "(") {
+		return errors.New("rules are about tools, not about their arguments: leave out the parentheses")
+	}
+	if head, _, glob := strings.Cut(pattern, "*"); glob && effect == Allow && !namesServer(head) {
+		return errors.New("in a rule that allows, * stands for tools of one server only: begin with its name, as in mcp__github__* or github/*")
+	}
+	return nil
+}
+
+// namesServer reports whether the text begins with the whole name of a server,
+// as far as that can be seen without knowing the servers.
+func namesServer(head string) bool {
+	if rest, ok := strings.CutPrefix(head, "mcp__"); ok {
+		return rest != "" && strings.Contains(rest[1:], "__")
+	}
+	return strings.Index(head, "/") > 0
+}
+
+// Tool is what rules can be about.
+type Tool struct {
+	Server string   // empty for a tool of ours, which only Names name
+	Tool   string   // as the server calls it
+	Names  []string // in every naming style, and the name it is exposed under
+}
+
+// matches reports whether the rule is about the tool. The server part of a
+// pattern is never cut out of its text: names may contain whatever separates
+// them. Instead the name of the tool's own server must fit it.
+func (r Rule) matches(t Tool) bool {
+	if r.Effect == Allow && r.Validate() != nil {
+		return false
+	}
+	p := r.Pattern
+	if slices.Contains(t.Names, p) {
+		return true
+	}
+	if t.Server != "" && aboutServer(p, t.Server, t.Tool) {
+		return true
+	}
+	if r.Effect == Allow || !strings.Contains(p, "*") || oneServer(p) {
+		return false
+	}
+	return slices.ContainsFunc(t.Names, func(name string) bool { return glob(p, name) }) ||
+		t.Server != "" && (glob(p, "mcp__"+sanitize(t.Server)) || // *-prod means servers, too
+			glob(p, "mcp__"+sanitize(t.Server)+"__"+sanitize(t.Tool)) ||
+			glob(p, t.Server+"/"+t.Tool) || glob(p, t.Server+"."+t.Tool))
+}
+
+// aboutServer reports whether a pattern begins with the name of the server and
+// goes on with nothing or what fits the tool.
+func aboutServer(p, server, tool string) bool {
+	if p == "mcp__"+sanitize(server) {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(p, "mcp__"+sanitize(server)+"__"); ok && glob(rest, sanitize(tool)) {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(p, server+"/"); ok {
+		return glob(rest, tool)
+	}
+	// A dot is part of many names: where there is a slash, it separates nothing.
+	rest, ok := strings.CutPrefix(p, server+".")
+	return ok && !strings.Contains(rest, "/") && glob(rest, tool)
+}
+
+// oneServer reports whether a pattern is mcp__server__* or server/* with the
+// server spelled out: such a one is about no server with a longer name.
+func oneServer(p string) bool {
+	head := strings.TrimRight(p, "*")
+	return head != p && !strings.Contains(head, "*") && namesServer(head) &&
+		(strings.HasPrefix(head, "mcp__") && strings.HasSuffix(head, "__") || strings.Index(head, "/") == len(head)-1)
+}
+
+// DeniesServer returns the first rule that denies every tool of a server,
+// whatever they are called, or nil.
+func DeniesServer(rules []Rule, server string) *Rule {
+	for _, r := range rules {
+		if r.Effect == Deny && r.coversServer(server) {
+			return &r
+		}
+	}
+	return nil
+}
+
+func (r Rule) coversServer(server string) bool {
+	p, name := r.Pattern, "mcp__"+sanitize(server)
+	switch {
+	case p == name:
+		return true
+	case !strings.Contains(p, "*"):
+		return false
+	case oneServer(p):
+		head := strings.TrimRight(p, "*")
+		return head == name+"__" || head == server+"/"
+	}
+	// What ends in * and fits the beginning of every name fits every name.
+	open := strings.HasSuffix(p, "*")
+	return glob(p, name) || open && (glob(p, name+"__") || glob(p, server+"/") || glob(p, server+"."))
+}
+
+// Unambiguous splits rules into those whose meaning is clear and those that
+// allow but could mean one server or another: because a name contains what
+// separates names, or because a naming style writes two names alike. A wrong
+// guess would let one server's tools use the trust another one has, so these
+// must not be applied. Servers are all names of servers, tools all tools known.
+func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous []Rule) {
+	for _, r := range rules {
+		if r.Effect == Allow && len(r.servers(servers, tools)) > 1 {
+			ambiguous = append(ambiguous, r)
+		} else {
+			clear = append(clear, r)
+		}
+	}
+	return clear, ambiguous
+}
+
+// servers returns the servers a rule could be about.
+func (r Rule) servers(servers []string, tools []Tool) map[string]bool {
+	found := map[string]bool{}
+	for _, s := range servers {
+		p := r.Pattern
+		dotted := strings.HasPrefix(p, s+".") && !strings.Contains(p, "/")
+		if p == "mcp__"+sanitize(s) || strings.HasPrefix(p, "mcp__"+sanitize(s)+"__") || strings.HasPrefix(p, s+"/") || dotted {
+			found[s] = true
+		}
+	}
+	for _, t := range tools {
+		if r.matches(t) {
+			found[t.Server] = true
+		}
+	}
+	return found
+}
+
+// sanitize writes a name the way mcp__server__tool does.
+func sanitize(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// glob reports whether a pattern fits a whole text; a * fits any part of it.
+func glob(pattern, text string) bool {
+	p, i := 0, 0
+	star, resume := -1, 0 // the last * passed, and where in the text what follows it is to be tried next
+	for i < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, i
+			p++
+		case p < len(pattern) && pattern[p] == text[i]:
+			p++
+			i++
+		case star >= 0:
+			resume++
+			p, i = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
