@@ -1,0 +1,203 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// pingPatience is how long a server in doubt has to answer a ping.
+const pingPatience = 10 * time.Second
+
+// link is one live connection.
+type link struct {
+	client  *wire.Client
+	since   time.Time
+	process *process // the child; nil if there is none
+	headers *headers // of HTTP; nil otherwise
+	closing func()   // ends what client.Close does not; nil if there is nothing
+
+	doubts  chan struct{} // room for one: the server has to show that it lives
+	fatal   chan error    // room for one: the connection is of no use any more
+	changes *changes      // of lists, not yet fetched
+
+	ended chan struct{} // closed when cause is set
+	cause error         // why the connection ended
+
+	// Guarded by Server.mu.
+	users    int // calls under way
+	lastUse  time.Time
+	timeouts int // in a row
+}
+
+func newLink() *link {
+	return &link{
+		doubts:  make(chan struct{}, 1),
+		fatal:   make(chan error, 1),
+		ended:   make(chan struct{}),
+		changes: newChanges(),
+	}
+}
+
+// doubt asks for a sign of life.
+func (l *link) doubt() {
+	select {
+	case l.doubts <- struct{}{}:
+	default:
+	}
+}
+
+// reason returns why the connection ended. Its end is noticed by its callers
+// first, so it may take a moment until the reason is known.
+func (l *link) reason(patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-l.ended:
+		return l.cause
+	case <-timer.C:
+		return wire.ErrClosed
+	}
+}
+
+// close ends the connection and all that belongs to it, and waits.
+func (l *link) close() {
+	var wg sync.WaitGroup
+	if l.process != nil {
+		wg.Go(l.process.close)
+	}
+	wg.Go(func() { l.client.Close() })
+	wg.Wait()
+	if l.closing != nil {
+		l.closing()
+	}
+}
+
+// condemn ends a connection that is of no use any more.
+func (s *Server) condemn(l *link, f *failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.link == l {
+		s.updateLocked(func(st *state) { st.link = nil })
+	}
+	select {
+	case l.fatal <- f:
+	default:
+	}
+}
+
+// attend makes a new connection available to callers, keeps the catalog fresh
+// and returns when the connection has ended, with the reason.
+func (s *Server) attend(ctx context.Context, epoch int, l *link) error {
+	s.mu.Lock()
+	if s.epoch == epoch {
+		l.lastUse = time.Now()
+		s.updateLocked(func(st *state) { st.link, st.Opening = l, l.client.Opening() })
+	}
+	s.mu.Unlock()
+
+	inner, stop := context.WithCancel(ctx)
+	var catalog sync.WaitGroup
+	catalog.Go(func() { s.keepCatalog(inner, epoch, l) })
+	err := s.watch(ctx, epoch, l)
+	stop()
+	catalog.Wait()
+
+	if l.process != nil && errors.Is(err, wire.ErrClosed) {
+		err = l.process.explain(err)
+	}
+	l.cause = err
+	close(l.ended)
+	return err
+}
+
+// watch returns when the connection has ended or has to end, with the reason.
+func (s *Server) watch(ctx context.Context, epoch int, l *link) error {
+	idle := time.NewTimer(time.Hour)
+	defer idle.Stop()
+	for {
+		wait, over := s.idleFor(epoch, l)
+		if over {
+			s.manager.changed()
+			return errIdle
+		}
+		var idleUp <-chan time.Time
+		if wait > 0 {
+			idle.Reset(wait)
+			idleUp = idle.C
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.client.Done():
+			return l.client.Err()
+		case err := <-l.fatal:
+			return err
+		case <-l.doubts:
+			if err := s.ping(ctx, l); err != nil {
+				return err
+			}
+		case <-s.wake: // the target may be another
+		case <-idleUp:
+		}
+	}
+}
+
+// idleFor returns how long the server may still be idle; 0 means for ever. If
+// its time is over the server is put to rest, before a call can get hold of it.
+func (s *Server) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := s.target.IdleStop
+	if limit <= 0 {
+		return 0, false
+	}
+	if l.users > 0 || len(s.subscribed) > 0 || s.epoch != epoch || s.state.State != config.Connected {
+		return limit, false
+	}
+	if wait = limit - time.Since(l.lastUse); wait > 0 {
+		return wait, false
+	}
+	s.dormant = true
+	s.updateLocked(func(st *state) {
+		st.State, st.Reason = config.Pending, fmt.Sprintf("stopped after %v without a call", limit)
+		st.link, st.Opening = nil, nil
+	})
+	return 0, true
+}
+
+// ping returns an error if the server does not show that it lives.
+func (s *Server) ping(ctx context.Context, l *link) error {
+	ctx, stop := context.WithTimeoutCause(ctx, pingPatience, fmt.Errorf("no answer to a ping within %v", pingPatience))
+	defer stop()
+	err := l.client.Ping(ctx)
+	if _, answered := errors.AsType[*wire.Error](err); err == nil || answered {
+		return nil
+	}
+	if f := classify(err); f.kind == KindServer && f.permanent {
+		return nil // it is there, and dislikes the question
+	}
+	return err
+}
+
+// connected declares the server connected, once its first lists are in.
+func (s *Server) connected(epoch int, l *link, problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != epoch || s.state.link != l {
+		return
+	}
+	s.connects++
+	l.lastUse = time.Now()
+	s.log.Info("server connected", "version", l.client.Opening().Version, "took", time.Since(s.state.Since))
+	s.updateLocked(func(st *state) {
+		st.State, st.Reason = config.Connected, problem
+		st.Attempt, st.Restarts = 0, s.connects-1
+		st.Opening = l.client.Opening()
+	})
+}

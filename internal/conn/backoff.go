@@ -1,0 +1,63 @@
+package conn
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// How a server that fails is tried again.
+const (
+	firstDelay = 500 * time.Millisecond // doubled with each failure in a row
+	maxTries   = 5                      // by itself; after that only when someone calls
+
+	// steadyAfter is how long a connection must have lasted to count as good.
+	// One that ends earlier is one more failure in a row.
+	steadyAfter = 10 * time.Second
+
+	// brakeDistance is between the starts of a server that has used up its
+	// tries, however often it is called.
+	brakeDistance = 2 * time.Second
+)
+
+// retry decides when a server is dialled again after it has failed.
+type retry struct {
+	failures int       // in a row
+	next     time.Time // when it is dialled by itself; zero means not
+	earliest time.Time // before that it is not dialled for anybody
+}
+
+// failed takes note of a failure at a time. Noise is in [0, 1).
+func (r *retry) failed(now time.Time, f *failure, noise float64) {
+	r.failures++
+	r.next, r.earliest = time.Time{}, now.Add(f.retryAfter)
+	if r.failures > maxTries {
+		r.earliest = later(r.earliest, now.Add(brakeDistance))
+		return
+	}
+	if f.permanent {
+		return
+	}
+	delay := firstDelay << (r.failures - 1)
+	delay = time.Duration(float64(delay) * (0.8 + 0.4*noise))
+	r.next = later(r.earliest, now.Add(delay))
+}
+
+// lasted takes note that a connection has ended after some time.
+func (r *retry) lasted(life time.Duration) {
+	if life >= steadyAfter {
+		*r = retry{}
+	}
+}
+
+// tooSoon reports whether a caller would have to wait too long for the next
+// dial: then the last failure is a better answer.
+func (r *retry) tooSoon(now time.Time) bool { return r.earliest.Sub(now) > brakeDistance }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func jitter() float64 { return rand.Float64() }

@@ -1,0 +1,235 @@
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// How long a server may take to answer, unless its entry says otherwise.
+const (
+	callSilence = 30 * time.Second // progress renews it
+	callWhole   = 10 * time.Minute
+
+	// readPause is before a read is tried a second time.
+	readPause = 500 * time.Millisecond
+
+	// maxReadPause is the longest that a read waits because the server asks
+	// for patience.
+	maxReadPause = 30 * time.Second
+
+	// reasonPatience is how long a call that died waits to be told of what.
+	reasonPatience = 500 * time.Millisecond
+
+	// maxTimeouts is how many calls in a row may go unanswered before the
+	// server has to show that it lives.
+	maxTimeouts = 3
+)
+
+// Call makes one request. It waits for the connection as long as ctx allows,
+// and for the answer as long as the limits of the entry allow, unless the call
+// has limits of its own; when they are exceeded the server is told to cancel.
+//
+// A JSON-RPC error of the server comes back as *wire.Error, the end of ctx as
+// its cause, and everything else as *CallError. Reads are tried twice.
+func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+	for try := 1; ; try++ {
+		l, err := s.acquire(ctx)
+		if err != nil {
+			return nil, s.unreachable(err)
+		}
+		result, err := l.client.Call(ctx, s.limited(c))
+		s.release(l)
+		s.judge(l, err)
+		if err == nil {
+			return result, nil
+		}
+		o := s.outcome(ctx, l, c, err)
+		if try == 2 || !o.again {
+			return nil, o.err
+		}
+		if !sleep(ctx, o.pause) {
+			return nil, o.err
+		}
+	}
+}
+
+// limited gives a call the time limits of the entry.
+func (s *Server) limited(c wire.Call) wire.Call {
+	if c.Timeout != 0 || c.MaxTimeout != 0 || c.Method == "subscriptions/listen" {
+		return c
+	}
+	c.Timeout = s.patience()
+	if c.Timeout == 0 {
+		return c
+	}
+	c.MaxTimeout = max(c.Timeout, callWhole)
+	if c.Progress == nil && c.Method == "tools/call" {
+		c.Progress = func(json.RawMessage) {} // so that the server reports it, which renews the time
+	}
+	return c
+}
+
+// patience is how long the server may be silent; 0 means as long as it likes.
+func (s *Server) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ms := s.target.Entry.Server.Timeout; ms != nil {
+		return time.Duration(*ms) * time.Millisecond
+	}
+	return callSilence
+}
+
+// outcome is what becomes of a call that failed.
+type outcome struct {
+	err   error
+	again bool // it should be tried once more
+	pause time.Duration
+}
+
+func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) outcome {
+	if ctx.Err() != nil {
+		return outcome{err: err} // the caller's own doing
+	}
+	f := classify(err)
+	answer, answered := errors.AsType[*wire.Error](err)
+	switch {
+	case f.kind == KindAuth:
+		return s.unauthorized(ctx, l, c, f)
+	case answered && (f.permanent || !isRead(c.Method) || !comeBackLater(err)):
+		return outcome{err: answer}
+	case errors.Is(err, wire.ErrClosed):
+		f.err = fmt.Errorf("the connection ended during %s: %w", c.Method, l.reason(reasonPatience))
+	case wasRefused(err):
+		s.condemn(l, f)
+	}
+	refused := wasRefused(err) || errors.Is(err, wire.ErrOverloaded)
+	o := outcome{err: &CallError{
+		Server: s.name, Method: c.Method, Kind: f.kind, Err: f.err,
+		RetrySafe: refused || comeBackLater(err) || isRead(c.Method) || s.saysRepeatable(c),
+	}}
+	if comeBackLater(err) {
+		o.pause = max(readPause, f.retryAfter)
+	}
+	transient := !f.permanent && f.kind != KindTimeout && o.pause <= maxReadPause
+	o.again = wasRefused(err) || isRead(c.Method) && transient
+	return o
+}
+
+// unauthorized obtains new headers if that can be done; if not, the server
+// needs a person.
+func (s *Server) unauthorized(ctx context.Context, l *link, c wire.Call, f *failure) outcome {
+	o := outcome{err: &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err}}
+	renewed, err := l.renewHeaders(ctx)
+	if err != nil {
+		s.log.Warn("renewing headers", "error", err)
+	}
+	if o.again = renewed; !renewed && ctx.Err() == nil {
+		s.condemn(l, f)
+	}
+	return o
+}
+
+// judge draws conclusions about the connection from how a call went.
+func (s *Server) judge(l *link, err error) {
+	_, timedOut := errors.AsType[*wire.TimeoutError](err)
+	_, unreachable := errors.AsType[*wire.NetError](err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !timedOut {
+		l.timeouts = 0
+	} else if l.timeouts++; l.timeouts == maxTimeouts {
+		l.timeouts = 0
+		l.doubt()
+	}
+	if unreachable {
+		l.doubt()
+	}
+}
+
+// wasRefused reports whether there was nobody to take the request.
+func wasRefused(err error) bool {
+	e, ok := errors.AsType[*wire.NetError](err)
+	if !ok {
+		return false
+	}
+	switch e.Reason {
+	case wire.ReasonTimeout, wire.ReasonLost, wire.ReasonNetwork:
+		return false
+	}
+	return true
+}
+
+// comeBackLater reports whether a server, or what stands before it, did not
+// take a request because it was too busy.
+func comeBackLater(err error) bool {
+	e, ok := errors.AsType[*wire.HTTPError](err)
+	return ok && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable)
+}
+
+// isRead reports whether a request only asks and changes nothing.
+func isRead(method string) bool {
+	switch method {
+	case "tools/list", "completion/complete", "ping", "server/discover", "resources/list", "resources/read", "resources/templates/list",
+		"prompts/list", "prompts/get":
+		return true
+	}
+	return false
+}
+
+// saysRepeatable reports whether the tool that is called says of itself that
+// calling it twice does no harm.
+func (s *Server) saysRepeatable(c wire.Call) bool {
+	name, _ := wire.StringMember(c.Params, "name")
+	catalog := s.Catalog()
+	if c.Method != "tools/call" || catalog == nil {
+		return false
+	}
+	tool := catalog.tool(name)
+	for _, hint := range []string{"readOnlyHint", "idempotentHint"} {
+		if value, ok := wire.Member(tool, "annotations", hint); ok && string(value) == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+// Notify sends a notification if the server is connected. One that is not has
+// nothing to be told: it learns how things are when it is connected.
+func (s *Server) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	s.mu.Lock()
+	l := s.state.link
+	if l == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	l.users++
+	s.mu.Unlock()
+	defer s.release(l)
+	err := l.client.Notify(ctx, method, params)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return &CallError{Server: s.name, Method: method, Kind: classify(err).kind, RetrySafe: strings.HasSuffix(method, "list_changed"), Err: err}
+}
+
+// sleep pauses; it reports false if ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

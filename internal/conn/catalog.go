@@ -1,0 +1,347 @@
+package conn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Catalog is what a server offers. The items are its own bytes. A Catalog does
+// not change once it can be seen.
+type Catalog struct {
+	Tools             []json.RawMessage `json:"tools,omitempty"`
+	Resources         []json.RawMessage `json:"resources,omitempty"`
+	ResourceTemplates []json.RawMessage `json:"resourceTemplates,omitempty"`
+	Prompts           []json.RawMessage `json:"prompts,omitempty"`
+
+	Capabilities json.RawMessage `json:"capabilities,omitempty"`
+	ServerInfo   json.RawMessage `json:"serverInfo,omitempty"`
+	Instructions string          `json:"instructions,omitempty"`
+
+	FetchedAt time.Time `json:"fetchedAt"`
+	Cached    bool      `json:"-"` // it is from an earlier connection
+
+	// Notes say what is missing from it and why.
+	Notes []string `json:"notes,omitempty"`
+
+	notes map[string][]string // the same, by the method of the list
+}
+
+// with returns the catalog with some of its lists replaced. A list that could
+// not be fetched stays as it was, and a note says so.
+func (c *Catalog) with(lists []fetched) *Catalog {
+	next := *c
+	next.notes = maps.Clone(c.notes)
+	if next.notes == nil {
+		next.notes = map[string][]string{}
+	}
+	for _, f := range lists {
+		if f.err != nil {
+			f.note("%s: %v", f.method, f.err)
+		} else {
+			*f.into(&next) = f.items
+		}
+		next.notes[f.method] = f.notes
+	}
+	next.Notes = nil
+	for _, kind := range listings {
+		next.Notes = append(next.Notes, next.notes[kind.method]...)
+	}
+	next.FetchedAt, next.Cached = time.Now(), false
+	return &next
+}
+
+// tool returns the definition of a tool, nil if there is none.
+func (c *Catalog) tool(name string) json.RawMessage {
+	for _, tool := range c.Tools {
+		if n, _ := wire.StringMember(tool, "name"); n == name {
+			return tool
+		}
+	}
+	return nil
+}
+
+// sameLists reports whether two catalogs offer the same.
+func (c *Catalog) sameLists(other *Catalog) bool {
+	same := func(a, b []json.RawMessage) bool {
+		return slices.EqualFunc(a, b, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
+	}
+	return same(c.Tools, other.Tools) && same(c.Resources, other.Resources) &&
+		same(c.ResourceTemplates, other.ResourceTemplates) && same(c.Prompts, other.Prompts) &&
+		bytes.Equal(c.Capabilities, other.Capabilities) && bytes.Equal(c.ServerInfo, other.ServerInfo) &&
+		c.Instructions == other.Instructions && slices.Equal(c.Notes, other.Notes)
+}
+
+// What of a list is read.
+const (
+	maxTools      = 512
+	maxItems      = 10_000 // of the other lists
+	maxDefinition = 256 << 10
+	maxListBytes  = 8 << 20
+	maxPages      = 64
+	maxNotes      = 20
+)
+
+// listing describes one kind of list.
+type listing struct {
+	list     wire.List
+	method   string
+	member   string // of the result
+	key      string // the member by which an item is known
+	maxItems int
+	into     func(*Catalog) *[]json.RawMessage
+}
+
+var listings = []listing{
+	{wire.Tools, "tools/list", "tools", "name", maxTools, func(c *Catalog) *[]json.RawMessage { return &c.Tools }},
+	{wire.Resources, "resources/list", "resources", "uri", maxItems, func(c *Catalog) *[]json.RawMessage { return &c.Resources }},
+	{wire.Resources, "resources/templates/list", "resourceTemplates", "uriTemplate", maxItems, func(c *Catalog) *[]json.RawMessage { return &c.ResourceTemplates }},
+	{wire.Prompts, "prompts/list", "prompts", "name", maxItems, func(c *Catalog) *[]json.RawMessage { return &c.Prompts }},
+}
+
+// fetched is one list of a server.
+type fetched struct {
+	listing
+	items []json.RawMessage
+	notes []string
+	err   error // nothing could be read
+}
+
+// Catalog returns what the server offers, as far as it is known without asking:
+// now, or at an earlier time; nil if nothing is known. It does not wait for the
+// server.
+func (s *Server) Catalog() *Catalog {
+	s.shelf.mu.Lock()
+	defer s.shelf.mu.Unlock()
+	if !s.shelf.looked {
+		s.shelf.looked = true
+		saved, dialect := s.manager.cache.load(s.shelf.key)
+		s.shelf.catalog = saved
+		s.manager.eras.offer(s.shelf.key, dialect)
+	}
+	return s.shelf.catalog
+}
+
+// shelf is where a server keeps its catalog.
+type shelf struct {
+	mu      sync.Mutex
+	key     string   // Target.CatalogKey
+	looked  bool     // for a catalog that was saved earlier
+	catalog *Catalog // nil if there is none
+}
+
+// relabel is for a server that begins anew, perhaps as another one. What it
+// offered counts until it says otherwise, unless it is another one.
+func (h *shelf) relabel(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case key == "" || key != h.key:
+		h.key, h.looked, h.catalog = key, false, nil
+	case h.catalog != nil && !h.catalog.Cached:
+		earlier := *h.catalog
+		earlier.Cached = true
+		h.catalog = &earlier
+	}
+}
+
+// replace puts a new catalog in the place of old and reports whether it offers
+// anything else. It does nothing if old is not there any more.
+func (h *shelf) replace(old, next *Catalog) (key string, changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.catalog != old {
+		return h.key, false
+	}
+	h.catalog = next
+	return h.key, old == nil || old.Cached || !next.sameLists(old)
+}
+
+// firstCatalog fetches all lists and declares the server connected.
+func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
+	lists := s.fetch(ctx, l, func(wire.List) bool { return true })
+	if ctx.Err() != nil || l.client.Err() != nil {
+		return
+	}
+	old := s.Catalog()
+	base, opening := &Catalog{}, l.client.Opening()
+	if old != nil {
+		*base = *old
+		for _, kind := range listings {
+			if !opening.Has(string(kind.list)) {
+				*kind.into(base) = nil
+			}
+		}
+	}
+	base.notes = nil
+	base.Capabilities, base.ServerInfo, base.Instructions = opening.Capabilities, opening.ServerInfo, opening.Instructions
+	next := base.with(lists)
+	problem := ""
+	if len(next.Notes) > 0 {
+		problem = next.Notes[0]
+	}
+	key, _ := s.shelf.replace(old, next)
+	s.connected(epoch, l, problem)
+	s.manager.changed()
+	s.save(key, old, next)
+}
+
+// refreshCatalog fetches some lists anew.
+func (s *Server) refreshCatalog(ctx context.Context, epoch int, l *link, changed map[wire.List]bool) {
+	old := s.Catalog()
+	lists := s.fetch(ctx, l, func(kind wire.List) bool { return changed[kind] })
+	if ctx.Err() != nil || l.client.Err() != nil || len(lists) == 0 || old == nil {
+		return
+	}
+	next := old.with(lists)
+	key, differs := s.shelf.replace(old, next)
+	if !differs {
+		return
+	}
+	problem := ""
+	if len(next.Notes) > 0 {
+		problem = next.Notes[0]
+	}
+	s.mu.Lock()
+	if s.epoch == epoch && s.state.link == l {
+		s.updateLocked(func(st *state) { st.Reason = problem })
+	}
+	s.mu.Unlock()
+	s.manager.changed()
+	s.save(key, old, next)
+}
+
+// save keeps a catalog for the next time. Only the host's own counts: to other
+// clients a server may offer something else.
+func (s *Server) save(key string, old, next *Catalog) {
+	if key == "" || s.profile.Key != "" {
+		return
+	}
+	if old != nil && old.sameLists(next) && next.FetchedAt.Sub(old.FetchedAt) < rewriteAfter {
+		return
+	}
+	dialect, _ := s.manager.eras.Load(key)
+	s.manager.cache.save(key, next, dialect)
+}
+
+// fetch reads the wanted ones of the lists that the server has, side by side.
+func (s *Server) fetch(ctx context.Context, l *link, wanted func(wire.List) bool) []fetched {
+	opening := l.client.Opening()
+	var all []*fetched
+	for _, kind := range listings {
+		if wanted(kind.list) && opening.Has(string(kind.list)) {
+			all = append(all, &fetched{listing: kind})
+		}
+	}
+	var wg sync.WaitGroup
+	limit := max(callSilence, s.patience())
+	for _, f := range all {
+		wg.Go(func() {
+			ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+			defer stop()
+			f.read(ctx, l)
+		})
+	}
+	wg.Wait()
+	out := make([]fetched, len(all))
+	for i, f := range all {
+		out[i] = *f
+	}
+	return out
+}
+
+// read reads all pages, as far as they are within bounds.
+func (f *fetched) read(ctx context.Context, l *link) {
+	params := json.RawMessage(`{}`)
+	cursors, names := map[string]bool{}, map[string]bool{}
+	size := 0
+	for page := 1; ; page++ {
+		result, err := l.client.Call(ctx, wire.Call{Method: f.method, Params: params})
+		if err != nil {
+			if page > 1 {
+				f.note("%s ends early: %v", f.member, err)
+				return
+			}
+			f.err = err
+			return
+		}
+		array, _ := wire.Member(result, f.member)
+		var items []json.RawMessage
+		if err := json.Unmarshal(array, &items); err != nil || array == nil {
+			f.note("%s: the answer has no such list", f.method)
+			return
+		}
+		for _, item := range items {
+			if size += len(item); size > maxListBytes {
+				f.note("more than %d MiB of %s", maxListBytes>>20, f.member)
+				return
+			}
+			if !f.acceptable(item, names, l) {
+				continue
+			}
+			if len(f.items) == f.maxItems {
+				f.note("more than %d %s", f.maxItems, f.member)
+				return
+			}
+			f.items = append(f.items, item)
+		}
+		cursor, more := wire.Member(result, "nextCursor")
+		switch {
+		case !more || string(cursor) == "null":
+			return
+		case cursors[string(cursor)]:
+			f.note("the list of %s repeats itself", f.member)
+			return
+		case page == maxPages:
+			f.note("more than %d pages of %s", maxPages, f.member)
+			return
+		}
+		cursors[string(cursor)] = true
+		params = append(append(json.RawMessage(`{"cursor":`), cursor...), '}')
+	}
+}
+
+// acceptable reports whether an item can be offered.
+func (f *fetched) acceptable(item json.RawMessage, names map[string]bool, l *link) bool {
+	name, ok := wire.StringMember(item, f.key)
+	switch {
+	case !ok || name == "":
+		f.note("%s: an item without %s is left out", f.method, f.key)
+	case len(item) > maxDefinition:
+		f.note("%s %q is left out: its definition is over %d KiB", f.key, shorten(name), maxDefinition>>10)
+	case names[name]:
+		f.note("%s %q is there twice; the first counts", f.key, shorten(name))
+	default:
+		names[name] = true
+		return l.acceptsHeaders(f, item)
+	}
+	return false
+}
+
+// acceptsHeaders reports whether the arguments of a tool can be repeated in
+// headers the way it says. The modern era demands to leave it out otherwise.
+func (l *link) acceptsHeaders(f *fetched, item json.RawMessage) bool {
+	if l.headers == nil || f.list != wire.Tools || l.client.Opening().Era != wire.Modern {
+		return true
+	}
+	schema, _ := wire.Member(item, "inputSchema")
+	if _, err := wire.ParseParamHeaders(schema); err != nil {
+		name, _ := wire.StringMember(item, f.key)
+		f.note("tool %q is left out: %v", shorten(name), err)
+		return false
+	}
+	return true
+}
+
+func (f *fetched) note(format string, args ...any) {
+	if len(f.notes) < maxNotes {
+		f.notes = append(f.notes, fmt.Sprintf(format, args...))
+	}
+}

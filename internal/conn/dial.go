@@ -1,0 +1,125 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+const (
+	connectLimit = 30 * time.Second // from the entry to the end of the handshake
+
+	// maxBatch is how many messages a server may put into a batch.
+	maxBatch = 1000
+
+	// serverRequestsPerSecond is how many requests a server may send us.
+	serverRequestsPerSecond = 50
+)
+
+// dial connects to the target. ctx bounds the dial, not the connection.
+func (s *Server) dial(ctx context.Context, t Target) (*link, error) {
+	limit := connectLimit
+	if ms := t.Entry.Server.ConnectTimeout; ms != nil {
+		limit = time.Duration(*ms) * time.Millisecond
+	}
+	if limit > 0 {
+		var stop context.CancelFunc
+		cause := &failure{kind: KindTimeout, err: fmt.Errorf("Connection to MCP server %q timed out after %dms", s.name, limit.Milliseconds())}
+		ctx, stop = context.WithTimeoutCause(ctx, limit, cause)
+		defer stop()
+	}
+	l := newLink()
+	switch {
+	case t.Local != nil:
+		return l, s.dialLocal(ctx, t, l)
+	case t.Entry.Server.Transport() == config.Stdio:
+		return l, s.dialChild(ctx, t, l)
+	case t.Entry.Server.Transport() == config.InProcess:
+		return l, &failure{kind: KindConfig, permanent: true, err: fmt.Errorf("the program that runs Patchbay has no such server")}
+	default:
+		return l, s.dialHTTP(ctx, t, l)
+	}
+}
+
+// connect performs the handshake. What it cost before belongs to the dial too,
+// so the context is its only limit.
+func (s *Server) connect(ctx context.Context, t Target, l *link, transport wire.Transport) error {
+	const unlimited = 24 * time.Hour
+	options := &wire.ClientOptions{
+		Info:         s.manager.opts.Info,
+		Capabilities: s.profile.Capabilities,
+		Changed:      l.changes.add,
+		Eras:         &s.manager.eras,
+		EraKey:       s.eraKey(t),
+		Timeout:      unlimited,
+		Logger:       s.log,
+	}
+	if s.manager.opts.Handler != nil {
+		options.Handler = s.manager.opts.Handler(s.name, s.profile)
+	}
+	s.Catalog() // it may know how the server wants to be spoken to
+	var err error
+	if l.client, err = wire.Connect(ctx, transport, options); err != nil {
+		return err
+	}
+	l.since = time.Now()
+	return nil
+}
+
+func (s *Server) eraKey(t Target) string {
+	if t.CatalogKey != "" {
+		return t.CatalogKey
+	}
+	return "name " + s.name + " " + t.ConnectHash
+}
+
+func (s *Server) peerOptions() *wire.PeerOptions {
+	return &wire.PeerOptions{
+		Logger:            s.log,
+		RequestsPerSecond: serverRequestsPerSecond,
+		OnGarbage: func(g *wire.Garbage) {
+			s.log.Debug("the server printed what is no message", "bytes", g.Size, "error", g.Err)
+		},
+	}
+}
+
+// dialLocal connects to a server in this process.
+func (s *Server) dialLocal(ctx context.Context, t Target, l *link) error {
+	ours, theirs := net.Pipe()
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := serveLocal(life, t.Local, theirs); err != nil && life.Err() == nil {
+			s.log.Warn("local server ended", "error", err)
+		}
+		theirs.Close()
+	})
+	l.closing = func() {
+		end()
+		serving.Wait()
+	}
+	conn := wire.NewStreamConn(ours, ours, &wire.StreamOptions{MaxBatch: maxBatch})
+	err := s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
+	if err != nil {
+		l.closing()
+	}
+	return err
+}
+
+// serveLocal turns a panic of a local server into an error: it is a server like
+// any other, and ends alone.
+func serveLocal(ctx context.Context, serve func(context.Context, io.ReadWriteCloser) error, rw io.ReadWriteCloser) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return serve(ctx, rw)
+}

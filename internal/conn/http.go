@@ -1,0 +1,110 @@
+package conn
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// dialHTTP connects over Streamable HTTP or HTTP+SSE.
+func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
+	server, err := s.resolve(ctx, t)
+	if err != nil {
+		return err
+	}
+	if server.HeadersHelper != "" && !t.AllowCommands {
+		return commandsForbidden("headersHelper")
+	}
+	l.headers = &headers{server: server, run: func(ctx context.Context) (config.Server, error) {
+		return s.manager.resolver.RunHeadersHelper(ctx, s.name, server)
+	}}
+	if err := l.headers.obtain(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &failure{kind: KindAuth, permanent: true, err: err}
+	}
+	return s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
+		Transport:   s.manager.http,
+		Header:      l.headers.current,
+		SSEFallback: server.Type != config.HTTP,
+		Logger:      s.log,
+	}))
+}
+
+// headers are what every HTTP request to a server carries.
+type headers struct {
+	server config.Server
+	run    func(context.Context) (config.Server, error) // the headersHelper
+
+	renewing sync.Mutex // held while run runs
+
+	mu   sync.Mutex
+	now  http.Header
+	runs int
+}
+
+// current implements wire.HTTPClientOptions.Header.
+func (h *headers) current(context.Context) (http.Header, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now, nil
+}
+
+// obtain runs the helper, if there is one, and sets the headers anew.
+func (h *headers) obtain(ctx context.Context) error {
+	server, err := h.run(ctx)
+	if err != nil {
+		return err
+	}
+	now := make(http.Header, len(server.Headers)+1)
+	for name, value := range server.Headers {
+		now.Set(name, value.Reveal())
+	}
+	if name, value, ok := apiKey(server.Auth); ok {
+		now.Set(name, value)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = now
+	h.runs++
+	return nil
+}
+
+// apiKey returns the header that carries the key of an entry.
+func apiKey(a *config.Auth) (name, value string, ok bool) {
+	if a == nil || a.Key.IsZero() || a.Mode != config.AuthAPIKey && (a.Mode != "" || a.Type != "apikey") {
+		return "", "", false
+	}
+	name = a.HeaderName
+	if name == "" {
+		name = "Authorization"
+	}
+	return name, a.ValuePrefix + a.Key.Reveal(), true
+}
+
+// renewHeaders obtains new headers for a connection whose own were refused. It
+// reports false if there is no way to. Callers that come while someone else is
+// at it share the result.
+func (l *link) renewHeaders(ctx context.Context) (bool, error) {
+	h := l.headers
+	if h == nil || h.server.HeadersHelper == "" {
+		return false, nil
+	}
+	h.mu.Lock()
+	before := h.runs
+	h.mu.Unlock()
+	h.renewing.Lock()
+	defer h.renewing.Unlock()
+	h.mu.Lock()
+	done := h.runs > before
+	h.mu.Unlock()
+	if done {
+		return true, nil
+	}
+	err := h.obtain(ctx)
+	return err == nil, err
+}

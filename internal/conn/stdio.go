@@ -1,0 +1,108 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/proc"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+const (
+	// exitPatience is how long a child whose output has ended may take to
+	// exit, so that its status can be told.
+	exitPatience = 250 * time.Millisecond
+
+	shownStderr = 20 // lines of a child that failed
+)
+
+// process is the child of a connection.
+type process struct {
+	child  *proc.Child
+	redact *redactor
+}
+
+// dialChild starts a child and connects to its standard streams.
+func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
+	server, err := s.resolve(ctx, t)
+	if err != nil {
+		return err
+	}
+	root := s.manager.opts.Vars.WorkspaceRoot
+	dir := server.Cwd
+	switch {
+	case dir == "":
+		dir = root
+	case !filepath.IsAbs(dir):
+		dir = filepath.Join(root, dir)
+	}
+	child, err := proc.Start(proc.Spec{
+		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(s.manager.opts.Environ, server), Guard: s.manager.opts.Guard,
+	})
+	if err != nil {
+		return &failure{kind: KindTransport, permanent: true, err: err}
+	}
+	l.process = &process{child, newRedactor(server)}
+	s.mu.Lock()
+	s.child = l.process
+	s.mu.Unlock()
+
+	conn := wire.NewStreamConn(child.Stdout, child.Stdin, &wire.StreamOptions{MaxBatch: maxBatch})
+	err = s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
+	if err != nil {
+		err = l.process.explain(err)
+		l.process.close()
+	}
+	return err
+}
+
+func (p *process) close() { _ = p.child.Close() } // what cannot be killed is not ours to mend
+
+func (p *process) logs() string { return p.redact.clean(p.child.Stderr()) }
+
+// explain says why a connection to the child failed, in terms of the child.
+func (p *process) explain(err error) error {
+	f := *classify(err)
+	if errors.Is(err, wire.ErrClosed) && !errors.Is(err, wire.ErrNoise) {
+		f.err = p.exit()
+	}
+	f.stderr = strings.TrimRight(p.redact.clean(p.child.StderrTail(shownStderr)), "\n")
+	if last := f.stderr[strings.LastIndexByte(f.stderr, '\n')+1:]; last != "" {
+		f.err = fmt.Errorf("%w; it last wrote: %s", f.err, shorten(last))
+	}
+	return &f
+}
+
+// exit says how the child ended, if it has.
+func (p *process) exit() error {
+	timer := time.NewTimer(exitPatience)
+	defer timer.Stop()
+	select {
+	case <-p.child.Done():
+		if err := p.child.Err(); err != nil {
+			return fmt.Errorf("the server exited: %w", err)
+		}
+		return errors.New("the server exited")
+	case <-timer.C:
+		return errors.New("the server closed its output")
+	}
+}
+
+// shorten cuts one line of foreign text to what fits into a message.
+func shorten(line string) string {
+	const most = 300
+	line = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, line)
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}
