@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -31,8 +32,7 @@ func (s *Server) dial(ctx context.Context, t Target) (*link, error) {
 	}
 	if limit > 0 {
 		var stop context.CancelFunc
-		cause := &failure{kind: KindTimeout, err: fmt.Errorf("Connection to MCP server %q timed out after %dms", s.name, limit.Milliseconds())}
-		ctx, stop = context.WithTimeoutCause(ctx, limit, cause)
+		ctx, stop = context.WithTimeoutCause(ctx, limit, &connectTimeout{s.name, limit})
 		defer stop()
 	}
 	l := newLink()
@@ -42,11 +42,23 @@ func (s *Server) dial(ctx context.Context, t Target) (*link, error) {
 	case t.Entry.Server.Transport() == config.Stdio:
 		return l, s.dialChild(ctx, t, l)
 	case t.Entry.Server.Transport() == config.InProcess:
-		return l, &failure{kind: KindConfig, permanent: true, err: fmt.Errorf("the program that runs Patchbay has no such server")}
+		return l, &failure{kind: KindConfig, permanent: true, err: errors.New("the program that runs Patchbay has no such server")}
 	default:
 		return l, s.dialHTTP(ctx, t, l)
 	}
 }
+
+// connectTimeout says that a dial took too long.
+type connectTimeout struct {
+	server string
+	limit  time.Duration
+}
+
+func (e *connectTimeout) Error() string {
+	return fmt.Sprintf("Connection to MCP server %q timed out after %dms", e.server, e.limit.Milliseconds())
+}
+
+func (e *connectTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // connect performs the handshake. What it cost before belongs to the dial too,
 // so the context is its only limit.

@@ -1,0 +1,237 @@
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+func TestMain(m *testing.M) {
+	mcptest.Main()
+	os.Exit(m.Run())
+}
+
+// fake is a server in memory that does what a test wants. It is a Target.Local
+// by its method serve; all fields are set before it is used.
+type fake struct {
+	refuse error                                                            // of serve, at once
+	init   func(ctx context.Context) error                                  // before initialize is answered
+	list   func(ctx context.Context, cursor string) (result string, e error) // tools/list; nil lists echo
+	call   func(ctx context.Context, r *wire.Request) (json.RawMessage, error)
+	pings  func(ctx context.Context) error
+
+	mu       sync.Mutex
+	starts   int
+	requests map[string]int // by method
+	peer     *wire.Peer     // of the last start
+	crash    func()
+}
+
+func (f *fake) serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	f.mu.Lock()
+	f.starts++
+	if f.refuse != nil {
+		f.mu.Unlock()
+		return f.refuse
+	}
+	f.peer = wire.NewPeer(wire.NewStreamConn(rw, rw, nil), f, nil)
+	p := f.peer
+	ctx, stop := context.WithCancel(ctx)
+	f.crash = stop
+	f.mu.Unlock()
+	defer p.Close()
+	select {
+	case <-ctx.Done():
+	case <-p.Done():
+	}
+	return errors.New("gone")
+}
+
+func (f *fake) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	f.mu.Lock()
+	if f.requests == nil {
+		f.requests = map[string]int{}
+	}
+	f.requests[r.Method]++
+	f.mu.Unlock()
+	switch r.Method {
+	case "initialize":
+		if f.init != nil {
+			if err := f.init(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`), nil
+	case "ping":
+		if f.pings != nil {
+			return json.RawMessage(`{}`), f.pings(ctx)
+		}
+		return json.RawMessage(`{}`), nil
+	case "tools/list":
+		result := `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`
+		if f.list != nil {
+			cursor, _ := wire.StringMember(r.Params, "cursor")
+			var err error
+			if result, err = f.list(ctx, cursor); err != nil {
+				return nil, err
+			}
+		}
+		return json.RawMessage(result), nil
+	case "tools/call":
+		if f.call != nil {
+			return f.call(ctx, r)
+		}
+		return json.RawMessage(`{"content":[]}`), nil
+	}
+	return nil, wire.MethodNotFound(r.Method)
+}
+
+func (f *fake) HandleNotification(_ context.Context, n *wire.Notification) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.requests == nil {
+		f.requests = map[string]int{}
+	}
+	f.requests[n.Method]++
+}
+
+// count returns how often a method was asked for.
+func (f *fake) count(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests[method]
+}
+
+func (f *fake) started() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.starts
+}
+
+// die ends the running server as a crash would.
+func (f *fake) die() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crash()
+}
+
+// say sends a notification to the client.
+func (f *fake) say(t *testing.T, method string) {
+	t.Helper()
+	f.mu.Lock()
+	p := f.peer
+	f.mu.Unlock()
+	if err := p.Notify(t.Context(), method, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func local(f *fake) Target { return Target{ConnectHash: "1", Local: f.serve} }
+
+// newManager returns a manager that is closed at the end of the test. Illegal
+// moves fail the test.
+func newManager(t *testing.T, o Options) *Manager {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(watchful{t, slog.DiscardHandler})
+	}
+	m := NewManager(o)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// watchful is a log handler that fails the test if the package logs an error.
+type watchful struct {
+	t *testing.T
+	slog.Handler
+}
+
+func (w watchful) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w watchful) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+func (w watchful) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		return true
+	})
+	if r.Level >= slog.LevelError {
+		w.t.Error(text)
+	} else if testing.Verbose() {
+		w.t.Log(r.Time.Format("15:04:05.000"), text)
+	}
+	return nil
+}
+
+// one applies a single target and returns its server.
+func one(t *testing.T, m *Manager, target Target) *Server {
+	t.Helper()
+	m.Apply(map[string]Target{"srv": target})
+	s, ok := m.Server("srv", Profile{})
+	if !ok {
+		t.Fatal("no server")
+	}
+	return s
+}
+
+func call(ctx context.Context, s *Server) error {
+	_, err := s.Call(ctx, wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"echo"}`)})
+	return err
+}
+
+func mustCall(t *testing.T, s *Server) {
+	t.Helper()
+	if err := call(t.Context(), s); err != nil {
+		t.Fatalf("call: %v (%+v)", err, s.Status())
+	}
+}
+
+func mustWait(t *testing.T, s *Server) {
+	t.Helper()
+	if err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantState(t *testing.T, s *Server, want config.State, reason string) Status {
+	t.Helper()
+	st := s.Status()
+	if st.State != want || !strings.Contains(st.Reason, reason) {
+		t.Fatalf("state %s (%s), want %s (%s)", st.State, st.Reason, want, reason)
+	}
+	return st
+}
+
+func callError(t *testing.T, err error) *CallError {
+	t.Helper()
+	e, ok := errors.AsType[*CallError](err)
+	if !ok {
+		t.Fatalf("error %v (%T) is no CallError", err, err)
+	}
+	return e
+}
+
+// forever waits for the end of ctx.
+func forever(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+const second = time.Second
