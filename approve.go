@@ -2,17 +2,10 @@ package patchbay
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
@@ -41,7 +34,7 @@ func (h *Host) Approval(name string) (ApprovalRequest, error) {
 	}
 	return ApprovalRequest{
 		Name: st.Name, Hash: st.hash, Origin: st.Origin, Approved: st.approved,
-		Text: policy.Describe(h.launch(st.entry)),
+		Text: policy.Describe(st.launch),
 	}, nil
 }
 
@@ -98,7 +91,7 @@ func (h *Host) decide(ctx context.Context, name, hash string, decision policy.De
 		return errorf(KindDenied, "Server %q changed since it was shown; nothing was approved.", st.Name).hint("Run `patchbay approve %s` again.", st.Name)
 	}
 	err = h.updateApprovals(ctx, func(a *policy.Approvals) {
-		a.Set(hash, policy.Approval{Decision: decision, Name: st.Name, Project: h.places.project, File: st.Origin.File, When: h.opts.Now().UTC()})
+		a.Set(hash, policy.Approval{Decision: decision, Name: st.Name, Project: h.places.realProject, File: st.Origin.File, When: h.opts.Now().UTC()})
 	})
 	if err != nil {
 		return err
@@ -112,7 +105,7 @@ func (h *Host) ResetProjectChoices(ctx context.Context) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	forgotten := 0
-	err := h.updateApprovals(ctx, func(a *policy.Approvals) { forgotten = a.Forget(h.places.project) })
+	err := h.updateApprovals(ctx, func(a *policy.Approvals) { forgotten = a.Forget(h.places.realProject) })
 	if err != nil {
 		return 0, err
 	}
@@ -172,78 +165,4 @@ func (h *Host) updateApprovals(ctx context.Context, change func(*policy.Approval
 // symbolic link may lead elsewhere.
 func (h *Host) ownFile() atomicfile.Options {
 	return atomicfile.Options{Mode: 0o600, Within: h.places.state, LockDir: h.places.lockDir()}
-}
-
-// launch gathers what an approval of the entry covers, with the facts that only
-// the file system knows: which file the command is, and what is in it if it is
-// part of the project.
-func (h *Host) launch(e config.Entry) policy.Launch {
-	l := policy.LaunchOf(e)
-	l.Project = realPath(h.places.project)
-	if info, err := os.Stat(h.places.project); err == nil {
-		l.ProjectID = fileIdentity(info)
-	}
-	if e.Server.Command == "" || strings.ContainsAny(e.Server.Command, "${}") {
-		return l
-	}
-	path, err := h.resolveCommand(e)
-	if err != nil {
-		return l // not there: resolving differently later changes the hash
-	}
-	l.ResolvedCommand = path
-	if inside(path, h.places.project) {
-		l.CommandDigest = fileDigest(path)
-	}
-	return l
-}
-
-// resolveCommand finds the program an entry would start, with the PATH of the
-// environment the host was opened with.
-func (h *Host) resolveCommand(e config.Entry) (string, error) {
-	command := e.Server.Command
-	if strings.ContainsRune(command, filepath.Separator) || filepath.IsAbs(command) {
-		if !filepath.IsAbs(command) {
-			command = filepath.Join(h.workDir(e), command)
-		}
-		return filepath.EvalSymlinks(command)
-	}
-	for _, dir := range filepath.SplitList(h.opts.getenv("PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if path, err := exec.LookPath(filepath.Join(dir, command)); err == nil {
-			return filepath.EvalSymlinks(path)
-		}
-	}
-	return "", exec.ErrNotFound
-}
-
-// workDir is the directory the entry's process would start in.
-func (h *Host) workDir(e config.Entry) string {
-	switch {
-	case e.Server.Cwd == "":
-		return h.places.project
-	case filepath.IsAbs(e.Server.Cwd):
-		return e.Server.Cwd
-	default:
-		return filepath.Join(h.places.project, e.Server.Cwd)
-	}
-}
-
-// fileDigest hashes a program of the project, so that an edited one asks again.
-func fileDigest(path string) string {
-	const most = 256 << 20
-	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(f, most)); err != nil {
-		return ""
-	}
-	return hex.EncodeToString(sum.Sum(nil))
 }

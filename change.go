@@ -96,7 +96,7 @@ func (h *Host) approveAdded(ctx context.Context, path, name string) error {
 			continue
 		}
 		err := h.updateApprovals(ctx, func(a *policy.Approvals) {
-			a.Set(st.hash, policy.Approval{Decision: policy.Approve, Name: name, Project: h.places.project, File: path, When: h.opts.Now().UTC()})
+			a.Set(st.hash, policy.Approval{Decision: policy.Approve, Name: name, Project: h.places.realProject, File: path, When: h.opts.Now().UTC()})
 		})
 		if err != nil {
 			return err

@@ -98,6 +98,54 @@ func TestApprovalIsForOnePlace(t *testing.T) {
 	}
 }
 
+// A project is one project however one got there: its approvals and local
+// servers are the same behind a symbolic link.
+func TestProjectBehindALink(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.project, ".mcp.json"), projectServer)
+	link := filepath.Join(c.home, "link")
+	if err := os.Symlink(c.project, link); err != nil {
+		t.Fatal(err)
+	}
+	c.opts.Dir = link
+	c.approve("tool")
+	if _, err := c.open().Add(t.Context(), patchbay.AddRequest{Name: "mine", Server: []byte(`{"command":"x"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	c.opts.Dir = c.project
+	if tool, mine := c.state("tool"), c.state("mine"); tool != config.Pending || mine != config.Pending {
+		t.Errorf("tool is %s, mine is %s", tool, mine)
+	}
+	if n, err := c.open().ResetProjectChoices(t.Context()); n != 1 || err != nil {
+		t.Errorf("forgot %d choices, %v", n, err)
+	}
+}
+
+func TestHomeDirectory(t *testing.T) {
+	c := newComputer(t)
+	for _, home := range []string{".", "home", "../home"} {
+		c.opts.Home = home
+		if _, err := patchbay.Open(t.Context(), c.opts); err == nil || !strings.Contains(err.Error(), "is not an absolute path") {
+			t.Errorf("home %q: %v", home, err)
+		}
+	}
+	// A repository in the home directory is not the project of what lies below,
+	// however the home directory is spelled.
+	c.write(filepath.Join(c.home, ".git", "HEAD"), "")
+	c.write(filepath.Join(c.home, "notes", "x"), "")
+	link := filepath.Join(filepath.Dir(c.home), "link")
+	if err := os.Symlink(c.home, link); err != nil {
+		t.Fatal(err)
+	}
+	c.opts.Dir = filepath.Join(c.home, "notes")
+	for _, home := range []string{c.home, c.home + "/", link} {
+		c.opts.Home = home
+		if got := c.open().Snapshot().Project; got != c.opts.Dir {
+			t.Errorf("home %q: project %s", home, got)
+		}
+	}
+}
+
 // No directory that a project brings may hold the user's decisions.
 func TestStateStaysOutsideTheProject(t *testing.T) {
 	c := newComputer(t)

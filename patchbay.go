@@ -20,6 +20,7 @@ package patchbay
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -95,7 +96,7 @@ func (o Options) withDefaults() (Options, error) {
 	var err error
 	if o.Dir == "" {
 		if o.Dir, err = os.Getwd(); err != nil {
-			return o, err
+			return o, fmt.Errorf("the working directory: %w", err)
 		}
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
@@ -106,9 +107,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Home == "" {
 		if o.Home, err = os.UserHomeDir(); err != nil {
-			return o, err
+			return o, errorf(KindConfigInvalid, "The home directory is not known: %v", err).hint("Set it to the directory that holds your configuration.")
 		}
 	}
+	if !filepath.IsAbs(o.Home) { // or every directory could bring its own
+		return o, errorf(KindConfigInvalid, "The home directory %q is not an absolute path.", o.Home)
+	}
+	o.Home = filepath.Clean(o.Home)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

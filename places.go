@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/discover"
 )
@@ -15,21 +14,23 @@ import (
 // places are the directories and files that are Patchbay's own, and the project
 // the host works in.
 type places struct {
-	project string // root of the repository around the working directory, or that directory
-	config  string // the user's configuration
-	state   string // what the user decided: approvals, local servers; never inside a project
+	project     string // root of the repository around the working directory, or that directory
+	realProject string // the same without symbolic links: what decisions are about
+	config      string // the user's configuration
+	state       string // what the user decided: approvals, local servers; never inside a project
 }
 
 func (p places) userFile() string      { return filepath.Join(p.config, "mcp.json") }
 func (p places) projectFile() string   { return filepath.Join(p.project, ".patchbay", "mcp.json") }
-func (p places) localFile() string     { return discover.LocalFile(p.state, p.project) }
+func (p places) localFile() string     { return discover.LocalFile(p.state, p.realProject) }
 func (p places) approvalsFile() string { return filepath.Join(p.state, "approvals.json") }
 func (p places) lockDir() string       { return filepath.Join(p.state, "locks") }
 
 func findPlaces(o Options) (places, error) {
 	p := places{project: findProject(o.Dir, o.Home)}
-	var base = func(variable, fallback string) (string, error) {
-		return userDirectory(o.getenv(variable), fallback, p.project)
+	p.realProject = discover.RealPath(p.project)
+	base := func(variable, fallback string) (string, error) {
+		return userDirectory(o.getenv(variable), fallback, p.realProject)
 	}
 	var err error
 	switch runtime.GOOS {
@@ -55,8 +56,9 @@ func findPlaces(o Options) (places, error) {
 // a repository, and dir itself if there is none. The home directory is not
 // taken for a project of everything below it.
 func findProject(dir, home string) string {
+	home = discover.RealPath(home)
 	for at := dir; ; at = filepath.Dir(at) {
-		if at == home && at != dir {
+		if at != dir && discover.RealPath(at) == home {
 			return dir
 		}
 		for _, mark := range []string{".git", ".hg", ".jj"} {
@@ -77,7 +79,7 @@ func userDirectory(named, fallback, project string) (string, error) {
 	if named == "" || !filepath.IsAbs(named) {
 		return fallback, nil
 	}
-	if inside(named, project) && !inside(fallback, project) {
+	if discover.Inside(discover.RealPath(named), project) && !discover.Inside(discover.RealPath(fallback), project) {
 		return fallback, nil
 	}
 	for at := named; ; at = filepath.Dir(at) {
@@ -93,23 +95,4 @@ func userDirectory(named, fallback, project string) (string, error) {
 		}
 		return named, nil
 	}
-}
-
-// inside reports whether path lies in dir, following symbolic links as far as
-// both exist.
-func inside(path, dir string) bool {
-	rel, err := filepath.Rel(realPath(dir), realPath(path))
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-// realPath resolves the symbolic links of the longest part of path that exists.
-func realPath(path string) string {
-	if p, err := filepath.EvalSymlinks(path); err == nil {
-		return p
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(realPath(parent), filepath.Base(path))
 }

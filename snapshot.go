@@ -54,8 +54,9 @@ type ServerStatus struct {
 	Server config.Server `json:"-"`
 
 	entry    config.Entry
-	hash     string // approval hash, for entries of a project
-	approved bool   // an approval matches it
+	launch   policy.Launch // what an approval covers, for entries of a project
+	hash     string        // of the launch; empty for other entries
+	approved bool          // an approval matches it
 }
 
 // called reports whether a person who says name means this declaration.
@@ -135,15 +136,10 @@ func (h *Host) reload(ctx context.Context) error {
 	approvals, unread := h.readApprovals()
 	problems = append(problems, unread...)
 	var candidates []config.Candidate
-	hashes := map[string]string{} // by origin, which no two entries share
+	launches := h.launches(found.Entries)
 	for _, e := range found.Entries {
 		c := config.Candidate{Entry: e}
-		hash := ""
-		if e.Origin.Project != "" {
-			hash = policy.ApprovalHash(h.launch(e))
-			hashes[originKey(e.Origin)] = hash
-		}
-		c.State, c.Reason, c.Untrusted = stand(e, hash, approvals, found)
+		c.State, c.Reason, c.Untrusted = stand(e, launches[originKey(e.Origin)].hash, approvals, found)
 		candidates = append(candidates, c)
 	}
 	snap := Snapshot{
@@ -151,7 +147,7 @@ func (h *Host) reload(ctx context.Context) error {
 		Servers: []ServerStatus{}, Files: found.Files, Problems: append(problems, found.Problems...),
 	}
 	for _, m := range config.Merge(candidates) {
-		snap.Servers = append(snap.Servers, h.status(m, hashes[originKey(m.Entry.Origin)]))
+		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry.Origin)]))
 	}
 	if h.opts.FailOnInvalid {
 		if bad := snap.errors(); len(bad) > 0 {
@@ -161,8 +157,6 @@ func (h *Host) reload(ctx context.Context) error {
 	h.snap = snap
 	return nil
 }
-
-func originKey(o config.Origin) string { return o.File + "\x00" + o.Pointer + "\x00" + o.Provider }
 
 // stand decides where an entry stands before any connection.
 func stand(e config.Entry, hash string, approvals policy.Approvals, found discover.Result) (state config.State, reason string, untrusted bool) {
@@ -194,14 +188,14 @@ func firstError(problems []config.Problem) string {
 	return ""
 }
 
-func (h *Host) status(m config.Merged, hash string) ServerStatus {
+func (h *Host) status(m config.Merged, l hashedLaunch) ServerStatus {
 	e := m.Entry
 	s := ServerStatus{
 		Name: e.Name, Title: e.Title, State: m.State, Reason: m.Reason,
 		InForce: m.InForce, ShadowedBy: m.ShadowedBy, Why: m.Why, SameAs: m.SameAs, Skip: e.Skip,
 		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin,
 		Config: config.MarshalMasked(e.Server), Problems: e.Problems,
-		Server: e.Server, entry: e, hash: hash, approved: hash != "" && !m.Untrusted,
+		Server: e.Server, entry: e, launch: l.Launch, hash: l.hash, approved: l.hash != "" && !m.Untrusted,
 	}
 	for _, command := range e.Executes {
 		s.Executes = append(s.Executes, config.MaskText(command))

@@ -74,7 +74,7 @@ func (d *doc) claudeProjects() []string {
 			continue
 		}
 		for _, m := range projects.Members {
-			if !m.Repeated && !slices.Contains(keys, m.Name) && (sameDir(env.OS, m.Name, dir) || sameDir(env.OS, m.Name, realPath(dir))) {
+			if !m.Repeated && !slices.Contains(keys, m.Name) && (sameDir(env.OS, m.Name, dir) || sameDir(env.OS, m.Name, RealPath(dir))) {
 				keys = append(keys, m.Name)
 			}
 		}

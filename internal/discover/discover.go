@@ -92,7 +92,8 @@ type Result struct {
 	EnabledServers  []string `json:"enabledServers,omitempty"`
 }
 
-// LocalFile is where the servers of this user for this project alone are kept.
+// LocalFile is where the servers of this user for this project alone are kept,
+// given the project's real path: it is one project however one got there.
 func LocalFile(stateDir, project string) string {
 	sum := sha256.Sum256([]byte(project))
 	return filepath.Join(stateDir, "projects", hex.EncodeToString(sum[:])[:32], "mcp.json")
@@ -153,8 +154,8 @@ func newScan(env Env) *scan {
 	}
 	s := &scan{env: env, dirs: ancestors(env.Dir, env.Project), realDirs: map[string]string{}}
 	if env.Project != "" {
-		s.realProject = realPath(env.Project)
-		s.homeInside = env.Home != "" && inside(realPath(env.Home), s.realProject)
+		s.realProject = RealPath(env.Project)
+		s.homeInside = env.Home != "" && Inside(RealPath(env.Home), s.realProject)
 	}
 	if env.Executable != "" {
 		s.executable, _ = os.Stat(env.Executable) // without it, names still tell
@@ -231,7 +232,7 @@ func (s *scan) ownerProject(c candidate, linked bool) string {
 		return ""
 	case c.inProject:
 		return s.env.Project
-	case !inside(s.realFile(c.path, linked), s.realProject):
+	case !Inside(s.realFile(c.path, linked), s.realProject):
 		return ""
 	case c.fromHome && s.homeInside:
 		return ""
@@ -244,12 +245,12 @@ func (s *scan) ownerProject(c candidate, linked bool) string {
 // one. Many files share their directories, which are followed once.
 func (s *scan) realFile(file string, linked bool) string {
 	if linked {
-		return realPath(file)
+		return RealPath(file)
 	}
 	dir, name := filepath.Split(file)
 	real, ok := s.realDirs[dir]
 	if !ok {
-		real = realPath(dir)
+		real = RealPath(dir)
 		s.realDirs[dir] = real
 	}
 	return filepath.Join(real, name)

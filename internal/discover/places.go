@@ -114,13 +114,13 @@ func (s *scan) resolve(template string) (root, rest string, fromHome bool) {
 	case head == "{appdata}":
 		return s.resolve("{config}/" + rest)
 	case head == "{patchbay}":
-		return env.ConfigDir, rest, env.Home != "" && inside(env.ConfigDir, env.Home)
+		return env.ConfigDir, rest, env.Home != "" && Inside(env.ConfigDir, env.Home)
 	case head == "{local}":
 		if env.StateDir == "" || env.Project == "" {
 			return "", "", false
 		}
-		file := LocalFile(env.StateDir, env.Project)
-		return filepath.Dir(file), filepath.Base(file), env.Home != "" && inside(file, env.Home)
+		file := LocalFile(env.StateDir, s.realProject)
+		return filepath.Dir(file), filepath.Base(file), env.Home != "" && Inside(file, env.Home)
 	case head == "" || strings.HasSuffix(head, ":"):
 		if env.Root == "" {
 			return filepath.FromSlash(head + "/"), rest, false
@@ -234,7 +234,7 @@ func ancestors(dir, root string) []string {
 	if dir == root {
 		return []string{dir}
 	}
-	if !inside(dir, root) {
+	if !Inside(dir, root) {
 		return []string{dir, root}
 	}
 	out := []string{dir}
@@ -245,17 +245,17 @@ func ancestors(dir, root string) []string {
 	return out
 }
 
-// inside reports whether the cleaned path p is dir or lies in it.
-func inside(p, dir string) bool {
+// Inside reports whether the cleaned path p is dir or lies in it.
+func Inside(p, dir string) bool {
 	rel, err := filepath.Rel(dir, p)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// realPath follows all links, as far as the path exists.
-func realPath(p string) string {
+// RealPath follows all links, as far as the path exists.
+func RealPath(p string) string {
 	real, err := filepath.EvalSymlinks(p)
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(p) != p {
-		return filepath.Join(realPath(filepath.Dir(p)), filepath.Base(p))
+		return filepath.Join(RealPath(filepath.Dir(p)), filepath.Base(p))
 	}
 	if err != nil {
 		return filepath.Clean(p)
