@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,16 +62,14 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range existing {
-			switch {
-			case m.Name == r.Name && r.Replace:
-				change.Action = "replaced"
-			case m.Name == r.Name:
-				return nil, errorf(KindConfigInvalid, "Server %q already exists in %s", r.Name, path).
-					hint("Remove it first, or use --replace.")
-			case strings.EqualFold(m.Name, r.Name):
-				return nil, errorf(KindConfigInvalid, "Server %q already exists in %s as %q; names that differ only in case are not told apart by every product", r.Name, path, m.Name)
-			}
+		switch taken := takenBy(existing, r.Name); {
+		case taken == r.Name && r.Replace:
+			change.Action = "replaced"
+		case taken == r.Name:
+			return nil, errorf(KindConfigInvalid, "Server %q already exists in %s", r.Name, path).
+				hint("Remove it first, or use --replace.")
+		case taken != "":
+			return nil, errorf(KindConfigInvalid, "Server %q already exists in %s as %q; names that differ only in case are not told apart by every product", r.Name, path, taken)
 		}
 		return config.SetMember(old, config.PointerTo("/mcpServers", r.Name), r.Server)
 	})
@@ -84,10 +83,26 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 		if err := h.approveAdded(ctx, path, r.Name); err != nil {
 			return change, err
 		}
-		change.Note = "approved for you; others who use this project are asked"
+		change.Note = approvedNote
 	}
 	return change, nil
 }
+
+// takenBy returns the name among a file's servers that a new one would collide
+// with, if there is one.
+func takenBy(servers []config.Member, name string) string {
+	i := slices.IndexFunc(servers, func(m config.Member) bool { return m.Name == name })
+	if i < 0 {
+		i = slices.IndexFunc(servers, func(m config.Member) bool { return strings.EqualFold(m.Name, name) })
+	}
+	if i < 0 {
+		return ""
+	}
+	return servers[i].Name
+}
+
+// approvedNote is said of an entry that was written into the project's file.
+const approvedNote = "approved for you; others who use this project are asked"
 
 // approveAdded approves the entry that was just written to a project file.
 func (h *Host) approveAdded(ctx context.Context, path, name string) error {
@@ -149,7 +164,7 @@ func (h *Host) fileOf(scope config.Scope) (string, atomicfile.Options, error) {
 
 // serversIn returns the servers a native file declares.
 func serversIn(path string, data []byte) ([]config.Member, error) {
-	if len(data) == 0 {
+	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil
 	}
 	node, err := config.ParseJSON(data)
@@ -265,38 +280,66 @@ func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, er
 	if st.Origin.Scope == config.ScopeManaged {
 		return Change{}, errorf(KindDenied, "Server %q is managed by the administrator (%s).", st.Name, st.Origin.File)
 	}
-	scope := config.ScopeUser
+	if st.entry.Forbidden && on {
+		return Change{}, errorf(KindDenied, "Server %q is forbidden by the administrator: %s", st.Name, st.entry.Off)
+	}
+	scope, other := config.ScopeUser, config.ScopeLocal
 	if st.Origin.Scope != config.ScopeUser {
-		scope = config.ScopeLocal // what belongs to one project is switched for one project
+		scope, other = other, scope // what belongs to one project is switched for one project
 	}
-	path, opts, err := h.fileOf(scope)
-	if err != nil {
-		return Change{}, err
-	}
-	own := st.Origin.Provider == nativeProvider && st.Origin.File == path
-	change := Change{Action: "disabled", Name: st.Name, Scope: scope, File: path}
+	change := Change{Action: "disabled", Name: st.Name, Scope: scope}
+	overrides := "enabledServers" // of the other file, if it says the opposite
 	if on {
-		change.Action = "enabled"
+		change.Action, overrides = "enabled", "disabledServers"
 	}
-	changed, err := atomicfile.Update(ctx, path, opts, func(old []byte) ([]byte, error) {
-		if _, err := serversIn(path, old); err != nil {
-			return nil, err
-		}
+	path, changed, err := h.editScope(ctx, scope, func(path string, old []byte) ([]byte, error) {
+		own := st.Origin.Provider == nativeProvider && st.Origin.File == path
 		return switchServer(old, st, on, own)
 	})
 	if err != nil {
 		return Change{}, err
 	}
-	if !changed {
+	change.File = path
+	otherPath, otherChanged, err := h.editScope(ctx, other, func(_ string, old []byte) ([]byte, error) {
+		return setListed(old, overrides, st.Name, false)
+	})
+	switch {
+	case err != nil:
+		return change, err
+	case changed && otherChanged:
+		change.Note = fmt.Sprintf("also taken off %s in %s", overrides, otherPath)
+	case otherChanged:
+		change.Scope, change.File = other, otherPath
+	case !changed:
 		change.Action, change.Note = "unchanged", fmt.Sprintf("already %s", change.Action)
 	}
 	if err := h.reload(ctx); err != nil {
 		return change, err
 	}
-	if after, err := h.snap.find(name); err == nil && on && after.State == config.NeedsApproval {
+	after, err := h.snap.find(name)
+	switch {
+	case err != nil || !on:
+	case after.State == config.NeedsApproval:
 		change.Note = fmt.Sprintf("it still needs approval: patchbay approve %s", after.Name)
+	case after.State == config.Disabled:
+		change.Note = "it is still off: " + after.Reason
 	}
 	return change, nil
+}
+
+// editScope edits the native file of a scope, unless the file is damaged.
+func (h *Host) editScope(ctx context.Context, scope config.Scope, edit func(path string, old []byte) ([]byte, error)) (path string, changed bool, err error) {
+	path, opts, err := h.fileOf(scope)
+	if err != nil {
+		return "", false, err
+	}
+	changed, err = atomicfile.Update(ctx, path, opts, func(old []byte) ([]byte, error) {
+		if _, err := serversIn(path, old); err != nil {
+			return nil, err
+		}
+		return edit(path, old)
+	})
+	return path, changed, err
 }
 
 // switchServer edits a native file so that the server is on or off: in its own
@@ -306,14 +349,14 @@ func switchServer(src []byte, st ServerStatus, on, own bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !own {
-		return setListed(out, "enabledServers", st.Name, on && !st.entry.Enabled())
+	if out, err = setListed(out, "enabledServers", st.Name, on && !own && !st.entry.Enabled()); err != nil {
+		return nil, err
 	}
 	pointer := st.Origin.Pointer + "/enabled"
-	if on && st.Server.Enabled != nil {
+	switch {
+	case own && on && st.Server.Enabled != nil:
 		return config.RemoveMember(out, pointer)
-	}
-	if !on {
+	case own && !on:
 		return config.SetMember(out, pointer, json.RawMessage("false"))
 	}
 	return out, nil
@@ -323,7 +366,7 @@ func switchServer(src []byte, st ServerStatus, on, own bool) ([]byte, error) {
 // off, and leaves the file alone if nothing changes.
 func setListed(src []byte, list, name string, listed bool) ([]byte, error) {
 	var names []string
-	if len(src) > 0 {
+	if len(bytes.TrimSpace(src)) > 0 {
 		node, err := config.ParseJSON(src)
 		if err != nil {
 			return nil, err

@@ -215,6 +215,28 @@ func TestProjectCannotShadow(t *testing.T) {
 	}
 }
 
+// What the administrator forbids, no list of the user's brings back.
+func TestForbiddenStaysOff(t *testing.T) {
+	c := newComputer(t)
+	for _, dir := range []string{"etc/claude-code", "Library/Application Support/ClaudeCode", "Program Files/ClaudeCode"} {
+		c.write(filepath.Join(c.opts.SystemRoot, filepath.FromSlash(dir), "managed-settings.json"), `{"deniedMcpServers": [{"serverName": "tool"}]}`)
+	}
+	c.write(filepath.Join(c.home, ".claude.json"), projectServer)
+	h := c.open()
+	if _, err := h.Add(t.Context(), patchbay.AddRequest{Name: "x", Scope: config.ScopeUser, Server: []byte(`{"command":"x"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.SetEnabled(t.Context(), "tool", true)
+	if e, ok := errors.AsType[*patchbay.Error](err); !ok || e.Kind != patchbay.KindDenied {
+		t.Errorf("got %v", err)
+	}
+	c.write(h.Servers()[1].Origin.File, // the user's own file
+		`{"enabledServers": ["tool"]}`)
+	if s, err := c.open().Server("tool"); err != nil || s.State != config.Disabled || !strings.Contains(s.Reason, "deniedMcpServers") {
+		t.Errorf("%s %s, %v", s.State, s.Reason, err)
+	}
+}
+
 func TestFailOnInvalid(t *testing.T) {
 	c := newComputer(t)
 	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), `{"mcpServers": {"bad": {}, "good": {"command": "x"}}}`)

@@ -3,8 +3,11 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
@@ -44,46 +47,32 @@ func (h *Host) Import(ctx context.Context, r ImportRequest) ([]Change, error) {
 	}
 	var changes []Change
 	copyInto := func(old []byte) ([]byte, error) {
-		changes = nil // the file may have to be read again
 		existing, err := serversIn(path, old)
 		if err != nil {
 			return nil, err
 		}
-		have := map[string]bool{}
-		for _, m := range existing {
-			have[m.Name] = true
-		}
+		changes = nil // the file may have to be read again
 		out := old
 		for _, st := range chosen {
 			c := Change{Action: "imported", Name: st.Name, Scope: r.Scope, File: path, DryRun: r.DryRun}
-			switch {
-			case st.Skip != "":
-				c.Action, c.Note = "unchanged", st.Skip
-			case st.State == config.Failed:
-				c.Action, c.Note = "unchanged", st.Reason
-			case st.State == config.NeedsApproval:
-				c.Action, c.Note = "unchanged", fmt.Sprintf("needs approval first: patchbay approve %s", st.Name)
-			case have[st.Name]:
-				c.Action, c.Note = "unchanged", "already there"
-			default:
-				server, note, err := translate(st)
-				if err != nil {
-					return nil, err
-				}
-				c.Note = note
-				if out, err = config.SetMember(out, config.PointerTo("/mcpServers", st.Name), server); err != nil {
-					return nil, err
-				}
-				have[st.Name] = true
+			server, note, err := importOf(st, existing)
+			if c.Note = note; err != nil {
+				c.Action, c.Note = "unchanged", err.Error()
+				changes = append(changes, c)
+				continue
 			}
+			if out, err = config.SetMember(out, config.PointerTo("/mcpServers", st.Name), server); err != nil {
+				return nil, err
+			}
+			existing = append(existing, config.Member{Name: st.Name})
 			changes = append(changes, c)
 		}
 		return out, nil
 	}
 	if r.DryRun {
 		data, err := atomicfile.Read(path, config.MaxFileSize)
-		if err != nil {
-			data = nil
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 		_, err = copyInto(data)
 		return changes, err
@@ -91,23 +80,62 @@ func (h *Host) Import(ctx context.Context, r ImportRequest) ([]Change, error) {
 	if _, err := atomicfile.Update(ctx, path, opts, copyInto); err != nil {
 		return nil, err
 	}
-	return changes, h.reload(ctx)
+	if err := h.reload(ctx); err != nil || r.Scope != config.ScopeProject {
+		return changes, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.Action != "imported" {
+			continue
+		}
+		if err := h.approveAdded(ctx, path, c.Name); err != nil {
+			return changes, err
+		}
+		c.Note = strings.TrimPrefix(c.Note+"; "+approvedNote, "; ")
+	}
+	return changes, nil
+}
+
+// importOf renders a declaration for a file with these servers, with a note on
+// what to look at. The error says why it is not copied. What a project declares
+// becomes the user's own by being copied, so it must be approved first.
+func importOf(st ServerStatus, existing []config.Member) (server json.RawMessage, note string, err error) {
+	switch taken := takenBy(existing, st.Name); {
+	case st.Skip != "":
+		return nil, "", errors.New(st.Skip)
+	case st.State == config.Failed:
+		return nil, "", errors.New(st.Reason)
+	case st.entry.Forbidden:
+		return nil, "", errors.New(st.entry.Off)
+	case st.hash != "" && !st.approved:
+		return nil, "", fmt.Errorf("needs approval first: patchbay approve %s", st.Name)
+	case taken == st.Name:
+		return nil, "", errors.New("already there")
+	case taken != "":
+		return nil, "", fmt.Errorf("already there as %q", taken)
+	}
+	return translate(st)
 }
 
 // translate renders an entry in the native form, its placeholders rewritten to
 // ours, so that it means the same in our file as in its own.
-func translate(st ServerStatus) (json.RawMessage, string, error) {
+func translate(st ServerStatus) (server json.RawMessage, note string, err error) {
 	s, lost := config.Translate(st.Server, st.entry.Dialect)
-	s.Type = s.Transport() // a written entry says what it is
-	note := ""
+	s.Type = s.Transport()   // a written entry says what it is
+	if !st.entry.Enabled() { // a list beside it may have switched it off
+		s.Enabled = new(false)
+	}
+	for _, command := range config.Executes(s, config.DialectPatchbay) {
+		if !slices.Contains(st.entry.Executes, command) {
+			return nil, "", errors.New(`a value that begins with "!" is text there and would be a command here; add the server by hand`)
+		}
+	}
 	if len(lost) > 0 {
 		note = "check by hand: " + joinNames(lost)
 	}
-	raw := config.EncodeServer(s)
-	if _, err := checkServer(st.Name, raw); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", st.Name, err)
-	}
-	return raw, note, nil
+	server = config.EncodeServer(s)
+	_, err = checkServer(st.Name, server)
+	return server, note, err
 }
 
 // importable returns the declarations of a provider that a request means.

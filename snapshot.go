@@ -165,6 +165,8 @@ func stand(e config.Entry, hash string, approvals policy.Approvals, found discov
 	switch {
 	case !e.Valid():
 		return config.Failed, firstError(e.Problems), untrusted
+	case e.Forbidden:
+		return config.Disabled, e.Off, untrusted
 	case slices.Contains(found.DisabledServers, e.Name):
 		return config.Disabled, "disabled by you", untrusted
 	case trust == config.Disabled:

@@ -90,6 +90,10 @@ type Entry struct {
 	// `enabled` member: a name on the product's deny list, for example.
 	Off string `json:"off,omitempty"`
 
+	// Forbidden tells that Off is an administrator's decision, which nobody else
+	// lifts.
+	Forbidden bool `json:"forbidden,omitempty"`
+
 	// Skip says why the entry can never be connected from here: it is Patchbay
 	// itself, or exists only inside its product. Such an entry is shown, owns
 	// no name and is no error.

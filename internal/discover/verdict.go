@@ -13,6 +13,7 @@ import (
 // approved one elsewhere says nothing here.
 type verdict struct {
 	file      string
+	managed   bool     // the file is the administrator's: nothing lifts what it decides
 	project   string   // the file is a project's: it decides about that project's entries alone
 	providers []string // whose entries it concerns
 
@@ -26,7 +27,7 @@ func (d *doc) rule(decide func(*config.Entry) string, providers ...string) {
 	if len(providers) == 0 {
 		providers = []string{d.origin.Provider}
 	}
-	d.scan.verdicts = append(d.scan.verdicts, verdict{file: d.path, project: d.origin.Project, providers: providers, decide: decide})
+	d.scan.verdicts = append(d.scan.verdicts, verdict{file: d.path, managed: d.origin.Scope == config.ScopeManaged, project: d.origin.Project, providers: providers, decide: decide})
 }
 
 func applyVerdicts(e *config.Entry, verdicts []verdict) {
@@ -34,8 +35,8 @@ func applyVerdicts(e *config.Entry, verdicts []verdict) {
 		if !slices.Contains(v.providers, e.Origin.Provider) || (v.project != "" && v.project != e.Origin.Project) {
 			continue
 		}
-		if off := v.decide(e); off != "" && e.Off == "" {
-			e.Off = fmt.Sprintf("%s in %s", off, v.file)
+		if off := v.decide(e); off != "" && (e.Off == "" || v.managed && !e.Forbidden) {
+			e.Off, e.Forbidden = fmt.Sprintf("%s in %s", off, v.file), v.managed
 		}
 	}
 }
