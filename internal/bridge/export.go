@@ -38,7 +38,7 @@ func Gemini(tools []NamedModel) json.RawMessage {
 		return json.RawMessage(`[]`)
 	}
 	declarations := array(tools, func(t NamedModel) json.RawMessage {
-		return object{{"name", quoted(t.Name)}, {"description", quoted(t.Description)}, {"parametersJsonSchema", usable(t.InputSchema)}}.encode()
+		return object{{"name", quoted(t.Name)}, {"description", quoted(t.Description)}, {"parametersJsonSchema", inputSchema(t.InputSchema)}}.encode()
 	})
 	return slices.Concat(json.RawMessage(`[{"functionDeclarations":`), declarations, json.RawMessage(`}]`))
 }
@@ -54,14 +54,6 @@ func array(tools []NamedModel, element func(NamedModel) json.RawMessage) json.Ra
 	return append(b, ']')
 }
 
-// usable returns a schema that does not break the array it is put into.
-func usable(schema json.RawMessage) json.RawMessage {
-	if !json.Valid(schema) {
-		return json.RawMessage(openObject)
-	}
-	return schema
-}
-
 // maxNote bounds the rules that are told in a description, in bytes.
 const maxNote = 2 << 10
 
@@ -70,7 +62,8 @@ const maxNote = 2 << 10
 // its root. Those rules move into the description, and the properties that only
 // they name into the schema; the server still checks what it is given.
 func withoutRootRules(t Model) (string, json.RawMessage) {
-	schema, _ := parseObject(usable(t.InputSchema))
+	whole := inputSchema(t.InputSchema)
+	schema, _ := members(whole)
 	var rules, rest object
 	for _, m := range schema {
 		switch m.name {
@@ -81,35 +74,31 @@ func withoutRootRules(t Model) (string, json.RawMessage) {
 		}
 	}
 	if len(rules) == 0 {
-		return t.Description, usable(t.InputSchema)
+		return t.Description, whole
 	}
 	note := "\n\nThe server checks the input against further rules."
 	if text := rules.encode(); len(text) <= maxNote {
 		note = "\n\nThe input must also match this JSON Schema: " + string(text)
 	}
-	for i, m := range rest {
-		if m.name == "properties" {
-			rest[i].value = withBranchProperties(m.value, rules)
-		}
-	}
-	return t.Description + note, rest.encode()
+	properties := withBranchProperties(rest.get("properties"), rules)
+	return t.Description + note, rest.with("properties", properties).encode()
 }
 
 // withBranchProperties adds to the properties of a schema those that only
 // branches of its root rules have.
 func withBranchProperties(raw json.RawMessage, rules object) json.RawMessage {
-	properties, _ := parseObject(raw)
+	properties, _ := members(raw)
 	known := map[string]bool{}
 	for _, p := range properties {
 		known[p.name] = true
 	}
 	for _, rule := range rules {
-		var branches []json.RawMessage
-		if rule.name == "enum" || json.Unmarshal(rule.value, &branches) != nil {
+		branches, ok := elements(rule.value)
+		if !ok || rule.name == "enum" {
 			continue
 		}
 		for _, branch := range branches {
-			b, _ := parseObject(branch)
+			b, _ := members(branch)
 			for _, p := range b.sub("properties") {
 				if !known[p.name] {
 					known[p.name] = true

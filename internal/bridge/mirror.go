@@ -19,15 +19,15 @@ func isMirrored(structured json.RawMessage, texts []string) bool {
 	if says(texts, structured) {
 		return true
 	}
-	o, ok := parseObject(structured)
+	o, ok := members(structured)
 	if !ok || len(o) != 1 || o[0].name != "result" {
 		return false
 	}
 	if says(texts, o[0].value) {
 		return true
 	}
-	var items []json.RawMessage
-	if firstByte(o[0].value) != '[' || json.Unmarshal(o[0].value, &items) != nil || len(items) != len(texts) {
+	items, ok := elements(o[0].value)
+	if !ok || len(items) == 0 || len(items) != len(texts) {
 		return false
 	}
 	for i, item := range items {

@@ -86,34 +86,18 @@ func inputSchema(raw json.RawMessage) json.RawMessage {
 	if !ok {
 		return json.RawMessage(openObject)
 	}
-	isObject, hasProperties := false, false
-	for i, m := range schema {
-		switch m.name {
-		case "type":
-			isObject = true
-			if kind, _ := parseString(m.value); kind != "object" {
-				if !allowsObject(m.value) {
-					return json.RawMessage(openObject)
-				}
-				schema[i].value = json.RawMessage(`"object"`)
-				raw = nil
-			}
-		case "properties":
-			hasProperties = firstByte(m.value) == '{'
-			if !hasProperties {
-				schema[i].value, hasProperties = json.RawMessage(`{}`), true
-				raw = nil
-			}
-		}
-	}
-	if !isObject {
-		schema = append(object{{"type", json.RawMessage(`"object"`)}}, schema...)
-	}
-	if !hasProperties {
-		schema = append(schema, member{"properties", json.RawMessage(`{}`)})
-	}
-	if raw != nil && isObject && hasProperties {
+	types := schema.get("type")
+	kind, _ := parseString(types)
+	hasProperties := firstByte(schema.get("properties")) == '{'
+	if kind == "object" && hasProperties {
 		return raw
+	}
+	if kind != "object" && types != nil && !allowsObject(types) {
+		return json.RawMessage(openObject)
+	}
+	schema = schema.with("type", json.RawMessage(`"object"`))
+	if !hasProperties {
+		schema = schema.with("properties", json.RawMessage(`{}`))
 	}
 	return schema.encode()
 }

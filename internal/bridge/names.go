@@ -1,3 +1,8 @@
+// Package bridge turns what servers offer into what models are given: names of
+// tools, definitions and results as text, and back from a name to the tool it
+// means. Its main type is Names. Everything is a pure function of its
+// arguments and safe for concurrent use. It decides nothing about permission,
+// calls nothing, and leaves the servers' own bytes to those who pass them on.
 package bridge
 
 import (

@@ -164,9 +164,15 @@ func distance(a, b string, limit int) int {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal, least := row[0], i+1
-		row[0] = i + 1
-		for j := range len(b) {
+		// Cells further than limit from the diagonal count at least limit, so
+		// they need not be computed.
+		from, to := max(0, i-limit+1), min(len(b), i+limit)
+		diagonal := row[from]
+		if row[from] = limit; from == 0 {
+			row[0] = i + 1
+		}
+		least := row[from]
+		for j := from; j < to; j++ {
 			change := diagonal
 			if lower(a[i]) != lower(b[j]) {
 				change++

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Flat is a tool's result as text, with the server's own parts beside it.
@@ -49,26 +48,30 @@ func contentParts(content json.RawMessage) (parts, texts []string) {
 	if content == nil || string(content) == "null" {
 		return nil, nil
 	}
-	var items []json.RawMessage
-	if json.Unmarshal(content, &items) != nil {
-		return []string{"[Unreadable content]"}, nil
+	items, ok := elements(content)
+	if !ok {
+		return []string{unreadable}, nil
 	}
 	for _, raw := range items {
-		item, ok := parseObject(raw)
+		item, ok := members(raw)
 		if !ok {
-			parts = append(parts, "[Unreadable content]")
+			parts = append(parts, unreadable)
 			continue
 		}
-		if item.text("type") == "text" {
-			texts = append(texts, item.text("text"))
+		kind := item.text("type")
+		text := itemText(kind, item)
+		parts = append(parts, text)
+		if kind == "text" {
+			texts = append(texts, text)
 		}
-		parts = append(parts, itemText(item))
 	}
 	return parts, texts
 }
 
-func itemText(item object) string {
-	switch kind := item.text("type"); kind {
+const unreadable = "[Unreadable content]"
+
+func itemText(kind string, item object) string {
+	switch kind {
 	case "text":
 		return item.text("text")
 	case "image":
@@ -115,35 +118,5 @@ func fenced(raw json.RawMessage) string {
 // ErrorText returns the text that stands for a call that got no result.
 // Cancellation is not such a failure: its callers return it as it is.
 func ErrorText(err error) string {
-	return "MCP error: " + strings.ToValidUTF8(err.Error(), "\ufffd")
-}
-
-// Shorten returns a text of at most limit characters: the text itself, or its
-// beginning and its end with a line between them that says how much was left
-// out and, if it was saved, where all of it is.
-func Shorten(text string, limit int, savedTo string) string {
-	if len(text) <= limit {
-		return text
-	}
-	total := utf8.RuneCountInString(text)
-	if total <= limit {
-		return text
-	}
-	// Written with the largest number it may have to hold.
-	room := limit - utf8.RuneCountInString(gap(total, savedTo))
-	if room <= 0 {
-		return text[:runeOffset(text, limit)]
-	}
-	tail := room / 3
-	head := room - tail
-	from := runeOffset(text, head)
-	to := from + runeOffset(text[from:], total-room)
-	return text[:from] + gap(total-room, savedTo) + text[to:]
-}
-
-func gap(left int, savedTo string) string {
-	if savedTo == "" {
-		return fmt.Sprintf("\n\n[… %d characters left out …]\n\n", left)
-	}
-	return fmt.Sprintf("\n\n[… %d characters left out; the whole text is in %s …]\n\n", left, savedTo)
+	return strings.ToValidUTF8(fmt.Sprintf("MCP error: %v", err), "\ufffd")
 }
