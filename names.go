@@ -1,6 +1,10 @@
 package patchbay
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/bridge"
+)
 
 // joinNames renders a short list of names for a sentence.
 func joinNames(names []string) string {
@@ -20,30 +24,9 @@ func joinNames(names []string) string {
 func nearest(word string, candidates []string) string {
 	best, bestDistance := "", 3
 	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(c)); d < bestDistance && d < len(c) {
+		if d := bridge.Distance(word, c, bestDistance); d < bestDistance && d < len(c) {
 			best, bestDistance = c, d
 		}
 	}
 	return best
-}
-
-// editDistance is the Levenshtein distance of two short words.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -127,7 +127,7 @@ func (s *Names) suggest(name string) []string {
 	for i, t := range s.tools {
 		best := suggestion{distance: min(3, 1+len(name)/4) + 1}
 		try := func(form, text string) {
-			if d := distance(name, form, best.distance); d < best.distance {
+			if d := Distance(name, form, best.distance); d < best.distance {
 				best = suggestion{text, d}
 			}
 		}
@@ -153,9 +153,9 @@ func (s *Names) suggest(name string) []string {
 	return texts
 }
 
-// distance is the number of typing errors between two words whatever their
+// Distance is the number of typing errors between two words whatever their
 // case, or any number of at least limit.
-func distance(a, b string, limit int) int {
+func Distance(a, b string, limit int) int {
 	if max(len(a), len(b))-min(len(a), len(b)) >= limit {
 		return limit
 	}

@@ -196,15 +196,15 @@ func FuzzDistance(f *testing.F) {
 		if len(a) > 64 || len(b) > 64 {
 			return
 		}
-		exact := distance(a, b, len(a)+len(b)+1)
-		if exact != distance(b, a, len(a)+len(b)+1) {
+		exact := Distance(a, b, len(a)+len(b)+1)
+		if exact != Distance(b, a, len(a)+len(b)+1) {
 			t.Errorf("distance of %q and %q depends on the order", a, b)
 		}
 		if (exact == 0) != slices.EqualFunc([]byte(a), []byte(b), func(x, y byte) bool { return lower(x) == lower(y) }) {
 			t.Errorf("distance of %q and %q is %d", a, b, exact)
 		}
 		if limit > 0 {
-			if got := distance(a, b, limit); got < limit && got != exact || got >= limit && exact < limit {
+			if got := Distance(a, b, limit); got < limit && got != exact || got >= limit && exact < limit {
 				t.Errorf("distance of %q and %q below %d is %d, it is %d", a, b, limit, got, exact)
 			}
 		}

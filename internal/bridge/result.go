@@ -20,7 +20,7 @@ type Flat struct {
 func Flatten(result json.RawMessage) Flat {
 	r, ok := parseObject(result)
 	if !ok {
-		return Flat{Text: "[Unreadable result]"}
+		return Flat{Text: "Error: the server sent a result that cannot be read", IsError: true}
 	}
 	flat := Flat{Content: r.get("content")}
 	failed := r.flag("isError")

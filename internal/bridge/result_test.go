@@ -49,9 +49,9 @@ func TestFlatten(t *testing.T) {
 			strings.Repeat("[Unreadable content]\n\n", 4) + "[Unsupported content: unknown]\n\n\n\n\n\n[Image: unknown]\n\n[Resource: unknown]\n\n[Resource: unknown]"},
 		{"hidden characters in a label", `{"content":[{"type":"image","mimeType":"image/png]\n\u001b[2K\u202e"}]}`, "[Image: image/png] [2K]"},
 		{"content of another kind", `{"content":{"type":"text","text":"x"}}`, "[Unreadable content]"},
-		{"not an object", `[1]`, "[Unreadable result]"},
-		{"not JSON", `{"content":`, "[Unreadable result]"},
-		{"nothing at all", ``, "[Unreadable result]"},
+		{"not an object", `[1]`, "Error: the server sent a result that cannot be read"},
+		{"not JSON", `{"content":`, "Error: the server sent a result that cannot be read"},
+		{"nothing at all", ``, "Error: the server sent a result that cannot be read"},
 		{"names are exact", `{"Content":[{"type":"text","text":"x"}],"ISERROR":true}`, ""},
 		{"invalid UTF-8", "{\"content\":[{\"type\":\"text\",\"text\":\"a\xff\"}],\"structuredContent\":{\"b\":\"\xff\"}}", "a\ufffd\n\n```json\n{\"b\":\"\ufffd\"}\n```"},
 	} {
