@@ -43,7 +43,7 @@ func (h *Host) Approval(name string) (ApprovalRequest, error) {
 func (h *Host) awaiting(name string) (ServerStatus, error) {
 	var found *ServerStatus
 	for i, st := range h.snap.Servers {
-		if !st.called(name) || st.hash == "" || st.Skip != "" {
+		if !st.called(name) || st.Origin.Project == "" || st.Skip != "" {
 			continue
 		}
 		if st.State == config.NeedsApproval {

@@ -107,7 +107,7 @@ const approvedNote = "approved for you; others who use this project are asked"
 // approveAdded approves the entry that was just written to a project file.
 func (h *Host) approveAdded(ctx context.Context, path, name string) error {
 	for _, st := range h.snap.Servers {
-		if st.Name != name || st.Origin.File != path || st.hash == "" {
+		if st.Name != name || st.Origin.File != path || st.Origin.Project == "" {
 			continue
 		}
 		err := h.updateApprovals(ctx, func(a *policy.Approvals) {

@@ -28,7 +28,7 @@ func newComputer(t *testing.T) *computer {
 	}
 	c := &computer{t: t, home: filepath.Join(dir, "home"), project: filepath.Join(dir, "home", "src", "project")}
 	c.write(filepath.Join(c.project, ".git", "HEAD"), "ref: refs/heads/main\n")
-	c.opts = patchbay.Options{Home: c.home, Dir: c.project, Environ: []string{}, SystemRoot: filepath.Join(dir, "system")}
+	c.opts = patchbay.Options{Home: c.home, Dir: c.project, Environ: []string{}, SystemRoot: filepath.Join(dir, "system"), Lazy: true}
 	return c
 }
 

@@ -107,7 +107,7 @@ func importOf(st ServerStatus, existing []config.Member) (server json.RawMessage
 		return nil, "", errors.New(st.Reason)
 	case st.entry.Forbidden:
 		return nil, "", errors.New(st.entry.Off)
-	case st.hash != "" && !st.approved:
+	case st.Origin.Project != "" && !st.approved:
 		return nil, "", fmt.Errorf("needs approval first: patchbay approve %s", st.Name)
 	case taken == st.Name:
 		return nil, "", errors.New("already there")

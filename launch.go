@@ -21,8 +21,8 @@ type hashedLaunch struct {
 	hash string
 }
 
-// launches gathers what approvals of a project's entries cover, by the origin
-// of the entry.
+// launches gathers what it takes to launch each entry, by its origin: what an
+// approval covers where one is needed, and the identity of the server anyway.
 func (h *Host) launches(entries []config.Entry) map[string]hashedLaunch {
 	projectID := ""
 	if info, err := os.Stat(h.places.project); err == nil {
@@ -31,25 +31,26 @@ func (h *Host) launches(entries []config.Entry) map[string]hashedLaunch {
 	programs := programDigests{left: maxProgramBytes, known: map[string]string{}}
 	all := map[string]hashedLaunch{}
 	for _, e := range entries {
-		if e.Origin.Project == "" {
-			continue
-		}
 		l := policy.LaunchOf(e)
-		l.Project, l.ProjectID = h.places.realProject, projectID
+		if e.Origin.Project != "" {
+			l.Project, l.ProjectID = h.places.realProject, projectID
+		}
 		// What cannot be found now and can later changes the hash.
 		if path, err := h.resolveCommand(e.Server.Command); err == nil {
 			l.ResolvedCommand = path
-			if discover.Inside(path, h.places.realProject) {
+			if e.Origin.Project != "" && discover.Inside(path, h.places.realProject) {
 				l.CommandDigest = programs.digest(path)
 			}
 		}
-		all[originKey(e.Origin)] = hashedLaunch{l, policy.ApprovalHash(l)}
+		all[originKey(e)] = hashedLaunch{l, policy.ApprovalHash(l)}
 	}
 	return all
 }
 
 // originKey tells every entry from every other.
-func originKey(o config.Origin) string { return o.File + "\x00" + o.Pointer + "\x00" + o.Provider }
+func originKey(e config.Entry) string {
+	return e.Origin.Provider + "\x00" + e.Origin.File + "\x00" + e.Origin.Pointer + "\x00" + e.Name
+}
 
 // resolveCommand finds the program a command would start, with the PATH of the
 // environment the host was opened with.

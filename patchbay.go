@@ -20,6 +20,8 @@ package patchbay
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,7 +32,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/discover"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+	"github.com/patchbay-mcp/patchbay/internal/proc"
+	"github.com/patchbay-mcp/patchbay/internal/secret"
 )
 
 // Options says where a Host looks and what it trusts. The zero value is a
@@ -44,25 +51,60 @@ type Options struct {
 	StrictConfig  bool     // read Files and nothing else
 	FailOnInvalid bool     // Open and Reload fail if any entry or file is invalid
 
-	Logger *slog.Logger     // nil discards
-	Now    func() time.Time // nil means time.Now
+	// AllowedServerNames are the only servers to connect to, besides those of
+	// the program itself. In lists nil means all and empty means none.
+	AllowedServerNames []string
+
+	InProcess map[string]LocalServer // servers of the embedding program, by name
+	UI        *UI                    // how to reach a person; nil means not at all
+	Hooks     *Hooks                 // run around every call
+
+	// Lazy connects a server when it is first needed, not at the start.
+	Lazy bool
+
+	// Guard is the command line of a program that calls RunGuard: it ends the
+	// servers' processes if this one dies without doing so. Empty means none.
+	Guard []string
+
+	Version string           // of the embedding program, as servers are told; empty means unknown
+	Logger  *slog.Logger     // nil discards
+	Now     func() time.Time // nil means time.Now
 
 	// SystemRoot is put before system-wide paths, such as an administrator's
 	// configuration; empty means the real root. For tests and images.
 	SystemRoot string
 }
 
-// Host is the set of servers of one user in one project.
+// Host is the set of servers of one user in one project, and the connections to
+// them.
 type Host struct {
-	opts   Options
-	places places
-	scan   discover.Env
+	opts     Options
+	places   places
+	scan     discover.Env
+	key      []byte // of connection hashes
+	resolver *secret.Resolver
+	guard    *proc.Guard
+	manager  *conn.Manager
+	news     news
 
-	mu   sync.Mutex // guards snap, and makes changes one after another
-	snap Snapshot
+	life context.Context // ends with Close
+	stop context.CancelFunc
+
+	mu       sync.Mutex // guards the fields below, and makes changes one after another
+	snap     Snapshot   // what the files say; connections are added when it is looked at
+	settings config.Settings
+	rules    []Rule // of the settings
+	applied  map[string]config.Server
+
+	sessionsMu sync.Mutex // guards sessions
+	sessions   map[*Session]bool
+
+	pinsMu sync.Mutex // guards pins
+	pins   policy.Pins
 }
 
-// Open reads the configuration of every product it knows and returns the host.
+// Open reads the configuration of every product it knows, begins to connect to
+// the servers that may be used, and returns without waiting for any.
 func Open(ctx context.Context, opts Options) (*Host, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -74,8 +116,9 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	}
 	executable, _ := os.Executable() // unknown is harmless: the base name is compared too
 	h := &Host{
-		opts:   opts,
-		places: pl,
+		opts:     opts,
+		places:   pl,
+		sessions: map[*Session]bool{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,
@@ -83,14 +126,70 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 			Files: opts.Files, Strict: opts.StrictConfig, Executable: executable,
 		},
 	}
-	if err := h.Reload(ctx); err != nil {
+	h.life, h.stop = context.WithCancel(context.Background())
+	if err := h.start(ctx); err != nil {
+		h.Close()
 		return nil, err
 	}
 	return h, nil
 }
 
-// Close releases what the host holds. It may be called twice.
-func (h *Host) Close() error { return nil }
+// start prepares what connections need and reads the configuration.
+func (h *Host) start(ctx context.Context) error {
+	// Hashes of connections are compared within this process only, so a key of
+	// its own is enough, and nothing about a secret can be told from them.
+	h.key = []byte(rand.Text())
+	if len(h.opts.Guard) > 0 {
+		var err error
+		if h.guard, err = proc.NewGuard(h.opts.Guard); err != nil {
+			return fmt.Errorf("guard: %w", err)
+		}
+	}
+	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
+	h.manager = conn.NewManager(conn.Options{
+		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: h.guard,
+		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.opts.UI),
+		Changed: h.changed, Handler: h.serverSide,
+	})
+	return h.Reload(ctx)
+}
+
+// changed is told of every change of a connection.
+func (h *Host) changed() {
+	h.news.announce()
+	h.sessionsMu.Lock()
+	var listeners []func()
+	for s := range h.sessions {
+		if c := s.opts.Client; c != nil && c.Changed != nil {
+			listeners = append(listeners, c.Changed)
+		}
+	}
+	h.sessionsMu.Unlock()
+	for _, tell := range listeners {
+		tell()
+	}
+}
+
+// Close ends every connection, stops every process of a server and waits for
+// them. It may be called twice.
+func (h *Host) Close() error {
+	h.stop()
+	var err error
+	if h.manager != nil {
+		err = h.manager.Close()
+	}
+	if h.resolver != nil {
+		h.resolver.Close()
+	}
+	if h.guard != nil {
+		err = errors.Join(err, h.guard.Close())
+	}
+	return err
+}
+
+// RunGuard is the main function of the program that Options.Guard names. It
+// returns when the host is gone and the servers' processes with it.
+func RunGuard() { proc.RunGuard(os.Stdin) }
 
 func (o Options) withDefaults() (Options, error) {
 	var err error

@@ -17,6 +17,7 @@ type places struct {
 	project     string // root of the repository around the working directory, or that directory
 	realProject string // the same without symbolic links: what decisions are about
 	config      string // the user's configuration
+	cache       string // what can be had again: catalogs, long results
 	state       string // what the user decided: approvals, local servers; never inside a project
 }
 
@@ -36,19 +37,25 @@ func findPlaces(o Options) (places, error) {
 	switch runtime.GOOS {
 	case "darwin":
 		support := filepath.Join(o.Home, "Library", "Application Support")
-		p.config, p.state = support, support
+		p.config, p.state, p.cache = support, support, filepath.Join(o.Home, "Library", "Caches")
 	case "windows":
 		if p.config, err = base("APPDATA", filepath.Join(o.Home, "AppData", "Roaming")); err != nil {
 			return p, err
 		}
 		p.state, err = base("LOCALAPPDATA", filepath.Join(o.Home, "AppData", "Local"))
+		p.cache = filepath.Join(p.state, "cache")
 	default:
 		if p.config, err = base("XDG_CONFIG_HOME", filepath.Join(o.Home, ".config")); err != nil {
 			return p, err
 		}
+		if p.cache, err = base("XDG_CACHE_HOME", filepath.Join(o.Home, ".cache")); err != nil {
+			return p, err
+		}
 		p.state, err = base("XDG_STATE_HOME", filepath.Join(o.Home, ".local", "state"))
 	}
-	p.config, p.state = filepath.Join(p.config, "patchbay"), filepath.Join(p.state, "patchbay")
+	for _, dir := range []*string{&p.config, &p.state, &p.cache} {
+		*dir = filepath.Join(*dir, "patchbay")
+	}
 	return p, err
 }
 

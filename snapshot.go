@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/discover"
 	"github.com/patchbay-mcp/patchbay/internal/policy"
 )
@@ -44,6 +46,14 @@ type ServerStatus struct {
 	Origin    config.Origin    `json:"origin"`
 	Config    json.RawMessage  `json:"config"` // the entry, masked unless secrets were asked for
 
+	ServerInfo   json.RawMessage `json:"serverInfo,omitempty"`   // as the server introduced itself
+	Instructions string          `json:"instructions,omitempty"` // what the server wants a model to know
+	Protocol     string          `json:"protocol,omitempty"`     // the revision being spoken
+	Counts       *Counts         `json:"counts,omitempty"`       // what it offers, once that is known
+	Cached       bool            `json:"cached,omitempty"`       // known from an earlier connection
+	NextRetry    *time.Time      `json:"nextRetry,omitempty"`
+	Restarts     int             `json:"restarts,omitempty"`
+
 	Variables []string         `json:"variables,omitempty"` // host variables it refers to
 	Unset     []string         `json:"unset,omitempty"`     // those it needs that are not set
 	Executes  []string         `json:"executes,omitempty"`  // commands that would run to obtain a value, masked
@@ -54,9 +64,9 @@ type ServerStatus struct {
 	Server config.Server `json:"-"`
 
 	entry    config.Entry
-	launch   policy.Launch // what an approval covers, for entries of a project
-	hash     string        // of the launch; empty for other entries
-	approved bool          // an approval matches it
+	launch   policy.Launch // what an approval covers
+	hash     string        // of the launch
+	approved bool          // it needs an approval and has one
 }
 
 // called reports whether a person who says name means this declaration.
@@ -68,11 +78,25 @@ func (s ServerStatus) called(name string) bool {
 // sorted by name and then by precedence.
 func (h *Host) Servers() []ServerStatus { return h.Snapshot().Servers }
 
-// Snapshot returns what the host knows now.
+// Snapshot returns what the host knows now: what the files say, and where the
+// connections are.
 func (h *Host) Snapshot() Snapshot {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.snap
+	snap := h.snap
+	h.mu.Unlock()
+	snap.Seq, _ = h.news.latest()
+	snap.Servers = slices.Clone(snap.Servers)
+	statuses := h.manager.Statuses()
+	for i, st := range snap.Servers {
+		if c, ok := statuses[st.Name]; ok {
+			var catalog *conn.Catalog
+			if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
+				catalog = sv.Catalog()
+			}
+			snap.Servers[i] = overlay(st, c, catalog)
+		}
+	}
+	return snap
 }
 
 // Server returns the declaration that stands for a name, or for the name as its
@@ -126,7 +150,7 @@ func (h *Host) Reload(ctx context.Context) error {
 }
 
 func (h *Host) reload(ctx context.Context) error {
-	settings, problems := h.readSettings()
+	settings, rules, problems := h.readSettings()
 	scan := h.scan
 	scan.Disabled = settings.Discovery.DisabledProviders
 	found := discover.Scan(ctx, scan)
@@ -134,28 +158,40 @@ func (h *Host) reload(ctx context.Context) error {
 		return err
 	}
 	approvals, unread := h.readApprovals()
-	problems = append(problems, unread...)
+	problems = append(append(problems, unread...), h.readPins()...)
 	var candidates []config.Candidate
-	launches := h.launches(found.Entries)
-	for _, e := range found.Entries {
+	entries := slices.Concat(found.Entries, h.inProcessEntries(), h.appliedEntries())
+	launches := h.launches(entries)
+	for _, e := range entries {
 		c := config.Candidate{Entry: e}
-		c.State, c.Reason, c.Untrusted = stand(e, launches[originKey(e.Origin)].hash, approvals, found)
+		c.State, c.Reason, c.Untrusted = stand(e, launches[originKey(e)].hash, approvals, found)
+		if c.State == config.Pending && !h.allowed(e) {
+			c.State, c.Reason = config.Disabled, "not among the allowed servers"
+		}
 		candidates = append(candidates, c)
 	}
 	snap := Snapshot{
-		Seq: h.snap.Seq + 1, Dir: h.opts.Dir, Project: h.places.project,
+		Dir: h.opts.Dir, Project: h.places.project,
 		Servers: []ServerStatus{}, Files: found.Files, Problems: append(problems, found.Problems...),
 	}
 	for _, m := range config.Merge(candidates) {
-		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry.Origin)]))
+		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry)]))
 	}
 	if h.opts.FailOnInvalid {
 		if bad := snap.errors(); len(bad) > 0 {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
 		}
 	}
-	h.snap = snap
+	h.snap, h.settings, h.rules = snap, settings, rules
+	h.manager.Apply(h.targets(snap.Servers))
+	h.news.announce()
 	return nil
+}
+
+// allowed reports whether the host may use a server at all. The program's own
+// servers always may be.
+func (h *Host) allowed(e config.Entry) bool {
+	return h.opts.AllowedServerNames == nil || e.Origin.Provider == inProcessProvider || slices.Contains(h.opts.AllowedServerNames, e.Name)
 }
 
 // stand decides where an entry stands before any connection.
@@ -197,7 +233,7 @@ func (h *Host) status(m config.Merged, l hashedLaunch) ServerStatus {
 		InForce: m.InForce, ShadowedBy: m.ShadowedBy, Why: m.Why, SameAs: m.SameAs, Skip: e.Skip,
 		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin,
 		Config: config.MarshalMasked(e.Server), Problems: e.Problems,
-		Server: e.Server, entry: e, launch: l.Launch, hash: l.hash, approved: l.hash != "" && !m.Untrusted,
+		Server: e.Server, entry: e, launch: l.Launch, hash: l.hash, approved: e.Origin.Project != "" && !m.Untrusted,
 	}
 	for _, command := range e.Executes {
 		s.Executes = append(s.Executes, config.MaskText(command))

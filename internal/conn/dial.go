@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func (s *Server) connect(ctx context.Context, t Target, l *link, transport wire.
 	const unlimited = 24 * time.Hour
 	options := &wire.ClientOptions{
 		Info:         s.manager.opts.Info,
-		Capabilities: s.profile.Capabilities,
+		Capabilities: s.capabilities(),
 		Changed:      l.changes.add,
 		Eras:         &s.manager.eras,
 		EraKey:       s.eraKey(t),
@@ -134,4 +135,12 @@ func serveLocal(ctx context.Context, serve func(context.Context, io.ReadWriteClo
 		}
 	}()
 	return serve(ctx, rw)
+}
+
+// capabilities are what the client is declared to be able to do.
+func (s *Server) capabilities() json.RawMessage {
+	if s.profile.Key == "" {
+		return s.manager.opts.Capabilities
+	}
+	return s.profile.Capabilities
 }

@@ -39,6 +39,9 @@ type Options struct {
 	CacheDir string           // of catalogs; empty means none are kept
 	Info     json.RawMessage  // the implementation object sent to servers; nil means wire's
 
+	// Capabilities are those of the zero Profile; nil means none.
+	Capabilities json.RawMessage
+
 	// HTTPClient makes the HTTP requests; nil means a transport of our own.
 	HTTPClient http.RoundTripper
 

@@ -39,9 +39,15 @@ func Handler(h *patchbay.Host) http.Handler {
 		"POST /v1/project/choices/reset": resetProjectChoices,
 		"POST /v1/import":                importServers,
 		"POST /v1/reload":                reload,
+		"POST /v1/server/connect":        connect,
+		"POST /v1/server/reconnect":      reconnect,
+		"GET /v1/server/logs":            logs,
+		"GET /v1/server/tools/changes":   toolChanges,
+		"POST /v1/server/tools/accept":   acceptTools,
 	} {
 		mux.Handle(pattern, serve(h, op))
 	}
+	handleSession(mux, h)
 	return refusePages(mux)
 }
 
@@ -273,4 +279,47 @@ func (c *Client) Reload(ctx context.Context) error {
 
 func reload(h *patchbay.Host, r *http.Request) (any, error) {
 	return none{}, h.Reload(r.Context())
+}
+
+// Connect makes sure that a server is connected.
+func (c *Client) Connect(ctx context.Context, name string) error {
+	return c.call(ctx, "POST", serverPath("/connect", name), nil, &none{})
+}
+
+func connect(h *patchbay.Host, r *http.Request) (any, error) {
+	return none{}, h.Connect(r.Context(), nameOf(r))
+}
+
+// Reconnect drops a server's connection and makes a new one.
+func (c *Client) Reconnect(ctx context.Context, name string) error {
+	return c.call(ctx, "POST", serverPath("/reconnect", name), nil, &none{})
+}
+
+func reconnect(h *patchbay.Host, r *http.Request) (any, error) {
+	return none{}, h.Reconnect(r.Context(), nameOf(r))
+}
+
+// Logs returns the last of what a server's process wrote to its standard error.
+func (c *Client) Logs(ctx context.Context, name string) (text string, err error) {
+	return text, c.call(ctx, "GET", serverPath("/logs", name), nil, &text)
+}
+
+func logs(h *patchbay.Host, r *http.Request) (any, error) { return h.Logs(nameOf(r)) }
+
+// ToolChanges returns how the tools of a server differ from what was accepted.
+func (c *Client) ToolChanges(ctx context.Context, name string) (ch []patchbay.ToolChange, err error) {
+	return ch, c.call(ctx, "GET", serverPath("/tools/changes", name), nil, &ch)
+}
+
+func toolChanges(h *patchbay.Host, r *http.Request) (any, error) {
+	return h.ToolChanges(r.Context(), nameOf(r))
+}
+
+// AcceptTools accepts the definitions of a server's tools as they are now.
+func (c *Client) AcceptTools(ctx context.Context, name string) error {
+	return c.call(ctx, "POST", serverPath("/tools/accept", name), nil, &none{})
+}
+
+func acceptTools(h *patchbay.Host, r *http.Request) (any, error) {
+	return none{}, h.AcceptTools(r.Context(), nameOf(r))
 }

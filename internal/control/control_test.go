@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -30,12 +32,30 @@ func newHost(t *testing.T) *patchbay.Host {
 	if err := os.WriteFile(filepath.Join(project, ".cursor", "mcp.json"), []byte(entry), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	h, err := patchbay.Open(t.Context(), patchbay.Options{Dir: project, Home: home, Environ: []string{}, SystemRoot: filepath.Join(home, "system")})
+	h, err := patchbay.Open(t.Context(), patchbay.Options{
+		Dir: project, Home: home, Environ: []string{}, SystemRoot: filepath.Join(home, "system"),
+		Lazy: true, InProcess: map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(notes())},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close() })
 	return h
+}
+
+// notes is a server with one of each kind.
+func notes() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "ping"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "pong"}}}, nil, nil
+	})
+	s.AddResource(&mcp.Resource{URI: "note://1", Name: "first"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "one"}}}, nil
+	})
+	s.AddPrompt(&mcp.Prompt{Name: "greet"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{}, nil
+	})
+	return s
 }
 
 // TestEveryMethod calls each method of the client through the handler, and
@@ -61,7 +81,7 @@ func TestEveryMethod(t *testing.T) {
 	}
 	snap, err := c.Snapshot(ctx, true)
 	step("Snapshot", err)
-	if len(snap.Servers) != 1 || snap.Servers[0].Name != "tool" || !json.Valid(snap.Servers[0].Config) {
+	if len(snap.Servers) != 2 || snap.Servers[1].Name != "tool" || !json.Valid(snap.Servers[1].Config) {
 		t.Fatalf("servers: %+v", snap.Servers)
 	}
 	state(config.NeedsApproval)
@@ -103,6 +123,46 @@ func TestEveryMethod(t *testing.T) {
 	if after, _ := c.Snapshot(ctx, false); after.Seq <= before.Seq {
 		t.Errorf("Reload: seq %d after %d", after.Seq, before.Seq)
 	}
+
+	step("Connect", c.Connect(ctx, "notes"))
+	step("Reconnect", c.Reconnect(ctx, "notes"))
+	_, err = c.Logs(ctx, "notes")
+	step("Logs", err)
+	tools, err := c.Tools(ctx)
+	step("Tools", err)
+	if len(tools) != 3 { // its own, and two for resources
+		t.Errorf("Tools: %+v", tools)
+	}
+	r, err := c.Call(ctx, patchbay.Call{Tool: "notes.ping"})
+	step("Call", err)
+	if r.Model.Text != "pong" {
+		t.Errorf("Call: %+v", r)
+	}
+	e, err := c.Why(ctx, "notes.ping")
+	step("Why", err)
+	if e.Decision.Effect != patchbay.Allow {
+		t.Errorf("Why: %+v", e)
+	}
+	res, err := c.Resources(ctx, "notes")
+	step("Resources", err)
+	content, err := c.ReadResource(ctx, "notes", "note://1")
+	step("ReadResource", err)
+	if len(res) != 1 || len(content) != 1 || content[0].Text != "one" {
+		t.Errorf("Resources: %+v, %+v", res, content)
+	}
+	prompts, err := c.Prompts(ctx, "notes")
+	step("Prompts", err)
+	if len(prompts) != 1 {
+		t.Errorf("Prompts: %+v", prompts)
+	}
+	_, err = c.Prompt(ctx, "notes", "greet", nil)
+	step("Prompt", err)
+	changed, err := c.ToolChanges(ctx, "notes")
+	step("ToolChanges", err)
+	if len(changed) != 0 {
+		t.Errorf("ToolChanges: %+v", changed)
+	}
+	step("AcceptTools", c.AcceptTools(ctx, "notes"))
 
 	typ := reflect.TypeFor[*control.Client]()
 	for i := range typ.NumMethod() {

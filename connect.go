@@ -1,0 +1,260 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+	"github.com/patchbay-mcp/patchbay/internal/secret"
+)
+
+// targets is what the connections should be, given where each server stands.
+func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
+	want := map[string]conn.Target{}
+	for _, st := range servers {
+		if !st.InForce || st.Skip != "" {
+			continue
+		}
+		t := conn.Target{
+			Entry: st.entry, State: st.State, Reason: st.Reason,
+			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st),
+			Lazy: h.opts.Lazy || st.Server.Lazy,
+		}
+		if st.Server.IdleStop != nil {
+			t.IdleStop = time.Duration(*st.Server.IdleStop) * time.Millisecond
+		}
+		if local, ok := h.opts.InProcess[st.Name]; ok && st.Origin.Provider == inProcessProvider {
+			t.Local = local.Serve
+		}
+		if t.State == config.Pending {
+			// Only what may be used is expanded: before that no variable of the
+			// host may be looked at.
+			expanded, _ := config.Expand(st.Server, st.entry.Dialect, h.vars())
+			t.ConnectHash = policy.ConnectHash(h.key, expanded)
+		}
+		want[st.Name] = t
+	}
+	return want
+}
+
+// mayRunCommands reports whether `!command` values of an entry may run: those
+// of a project once it is approved, those of a user's file if nobody else can
+// write to it.
+func (h *Host) mayRunCommands(st ServerStatus) bool {
+	switch {
+	case st.Origin.Project != "":
+		return st.approved
+	case st.Origin.File == "":
+		return true // the program's own
+	}
+	info, err := os.Stat(st.Origin.File)
+	return err == nil && secret.CheckOwner(info) == nil
+}
+
+// inProcessProvider is the provider id of the embedding program's own servers.
+const inProcessProvider = "inprocess"
+
+// inProcessEntries declares the servers of the embedding program. They come
+// before any file: the program knows what it brings.
+func (h *Host) inProcessEntries() []config.Entry {
+	var entries []config.Entry
+	for _, name := range slices.Sorted(maps.Keys(h.opts.InProcess)) {
+		entries = append(entries, config.Entry{
+			Name: name, Server: config.Server{Type: config.InProcess},
+			Origin: config.Origin{Provider: inProcessProvider, Product: "This program", Priority: 120, Scope: config.ScopeUser},
+		})
+	}
+	return entries
+}
+
+// Apply sets the servers that the program itself adds to those of the files,
+// and returns what changed. A server that stays as it was keeps its connection.
+func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) error {
+	var bad []config.Problem
+	for name, s := range servers {
+		if err := config.CheckName(name); err != nil {
+			bad = append(bad, config.Problem{Severity: config.SeverityError, Message: err.Error()})
+		}
+		bad = append(bad, config.Validate(name, s, config.Lenient)...)
+	}
+	if len(bad) > 0 {
+		invalid := &config.InvalidError{Problems: bad}
+		return &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.applied = maps.Clone(servers)
+	return h.reload(ctx)
+}
+
+// appliedEntries declares what Apply was given.
+func (h *Host) appliedEntries() []config.Entry {
+	var entries []config.Entry
+	for _, name := range slices.Sorted(maps.Keys(h.applied)) {
+		entries = append(entries, config.Entry{
+			Name: name, Server: h.applied[name], Dialect: config.DialectPatchbay,
+			Origin: config.Origin{Provider: "program", Product: "This program", Priority: 115, Scope: config.ScopeUser},
+		})
+	}
+	return entries
+}
+
+// connected returns the connection that stands for a server, for use by a
+// session with the given profile.
+func (h *Host) connected(name string, p conn.Profile) (*conn.Server, error) {
+	st, err := h.Snapshot().find(name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case st.Skip != "":
+		return nil, errorf(KindDenied, "Server %q cannot be connected: %s", st.Name, st.Skip)
+	case st.State == config.Disabled:
+		return nil, errorf(KindDenied, "Server %q is disabled. Run patchbay enable %s first.", st.Name, st.Name)
+	case st.State == config.NeedsApproval:
+		return nil, errorf(KindDenied, "Server %q needs approval. Run patchbay approve %s first.", st.Name, st.Name)
+	case !st.entry.Valid():
+		return nil, &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid: %s", st.Name, st.Reason), Problems: st.Problems}
+	}
+	sv, ok := h.manager.Server(st.Name, p)
+	if !ok {
+		return nil, errorf(KindNotFound, "Server %q is not there any more.", st.Name)
+	}
+	return sv, nil
+}
+
+// Reconnect drops a server's connection and makes a new one, and waits for it.
+func (h *Host) Reconnect(ctx context.Context, name string) error {
+	sv, err := h.connected(name, conn.Profile{})
+	if err != nil {
+		return err
+	}
+	return connectError(name, sv.Reconnect(ctx))
+}
+
+// Connect makes sure that a server is connected, and waits for it.
+func (h *Host) Connect(ctx context.Context, name string) error {
+	sv, err := h.connected(name, conn.Profile{})
+	if err != nil {
+		return err
+	}
+	_, err = sv.Client(ctx)
+	return connectError(name, err)
+}
+
+// Wait waits until each of the servers, all if none is named, is connected or
+// cannot be: failed, needs-auth, needs-approval or disabled.
+func (h *Host) Wait(ctx context.Context, names ...string) error {
+	if len(names) == 0 {
+		for _, st := range h.Servers() {
+			if st.InForce && st.Skip == "" {
+				names = append(names, st.Name)
+			}
+		}
+	}
+	for _, name := range names {
+		st, err := h.Server(name)
+		if err != nil {
+			return err
+		}
+		if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
+			if err := sv.Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Logs returns the last of what a server's process wrote to its standard error.
+func (h *Host) Logs(name string) (string, error) {
+	st, err := h.Server(name)
+	if err != nil {
+		return "", err
+	}
+	if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
+		return sv.Logs(), nil
+	}
+	return "", nil
+}
+
+// connectError is the error of a connection that could not be made.
+func connectError(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	kind, hint := KindTransport, ""
+	if e, ok := errors.AsType[*conn.CallError](err); ok {
+		kind = Kind(e.Kind)
+		err = e.Err
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		hint = "Check that the command or URL is correct."
+	case errors.Is(err, fs.ErrPermission):
+		hint = "Check that the command may be executed."
+	case kind == KindTimeout:
+		hint = "The server may be slow or unresponsive. Try increasing the timeout."
+	case kind == KindAuthUnavailable:
+		hint = "Check your authentication credentials."
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = "Check that the server is running and that its address is right."
+	}
+	return &Error{Kind: kind, Message: fmt.Sprintf("Failed to connect to %q: %v", name, err), Hint: hint}
+}
+
+// overlay adds what the connections know to a declaration.
+func overlay(st ServerStatus, c conn.Status, catalog *conn.Catalog) ServerStatus {
+	if !st.InForce || st.Skip != "" {
+		return st
+	}
+	st.State, st.Reason = c.State, c.Reason
+	st.Restarts = c.Restarts
+	if !c.NextRetry.IsZero() {
+		st.NextRetry = &c.NextRetry
+	}
+	if catalog != nil {
+		st.ServerInfo, st.Instructions = catalog.ServerInfo, catalog.Instructions
+		st.Cached = catalog.Cached
+		st.Counts = &Counts{Tools: len(catalog.Tools), Resources: len(catalog.Resources), Templates: len(catalog.ResourceTemplates), Prompts: len(catalog.Prompts)}
+		for _, n := range catalog.Notes {
+			st.Problems = append(slices.Clip(st.Problems), config.Problem{Severity: config.SeverityWarning, File: st.Origin.File, Line: st.Origin.Line, Message: n})
+		}
+	}
+	if c.Opening != nil {
+		st.Protocol = c.Opening.Version
+	}
+	return st
+}
+
+// Counts is how much a server offers.
+type Counts struct {
+	Tools     int `json:"tools"`
+	Resources int `json:"resources"`
+	Templates int `json:"templates"`
+	Prompts   int `json:"prompts"`
+}
+
+// clientInfo is how Patchbay introduces itself to servers.
+func clientInfo(version string) json.RawMessage {
+	info, _ := json.Marshal(map[string]string{"name": "patchbay", "title": "Patchbay", "version": version}) // strings always marshal
+	return info
+}
+
+func (p places) pinsFile() string   { return filepath.Join(p.state, "pins.json") }
+func (p places) catalogDir() string { return filepath.Join(p.cache, "catalogs") }
+func (p places) resultsDir() string { return filepath.Join(p.cache, "results") }

@@ -1,0 +1,181 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Resource describes one resource of a server.
+type Resource struct {
+	URI         string `json:"uri"`
+	Name        string `json:"name"`
+	MIMEType    string `json:"mimeType,omitempty"`
+	Description string `json:"description,omitempty"`
+	Server      string `json:"server"`
+}
+
+// ResourceContent is a resource that was read: its text, or the file that its
+// bytes were saved to.
+type ResourceContent struct {
+	URI         string `json:"uri"`
+	MIMEType    string `json:"mimeType,omitempty"`
+	Text        string `json:"text,omitempty"`
+	BlobSavedTo string `json:"blobSavedTo,omitempty"`
+}
+
+// ListResources returns the resources of one server, or of all connected ones
+// if server is empty. A server that is named is connected if need be. The lists
+// come from the connection's catalog, which the server's own notifications keep
+// fresh.
+func (s *Session) ListResources(ctx context.Context, server string) ([]Resource, error) {
+	out := []Resource{}
+	if server != "" {
+		sv, err := s.withCapability(ctx, server, "resources")
+		if err != nil {
+			return nil, err
+		}
+		return appendResources(out, server, sv.Catalog()), nil
+	}
+	for _, st := range s.host.Servers() {
+		if !st.InForce || st.State != config.Connected {
+			continue
+		}
+		if sv, ok := s.host.manager.Server(st.Name, conn.Profile{}); ok {
+			out = appendResources(out, st.Name, sv.Catalog())
+		}
+	}
+	return out, nil
+}
+
+func appendResources(out []Resource, server string, c *conn.Catalog) []Resource {
+	if c == nil {
+		return out
+	}
+	for _, raw := range c.Resources {
+		r := Resource{Server: server}
+		if json.Unmarshal(raw, &r) == nil {
+			r.Server = server // whatever the resource claims
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// withCapability returns a server's connection, made if need be, if the server
+// has a capability.
+func (s *Session) withCapability(ctx context.Context, server, capability string) (*conn.Server, error) {
+	sv, err := s.host.connected(server, conn.Profile{})
+	if err != nil {
+		return nil, err
+	}
+	client, err := sv.Client(ctx)
+	if err != nil {
+		return nil, connectError(server, err)
+	}
+	if !client.Opening().Has(capability) {
+		return nil, errorf(KindServer, "Server %q does not support %s.", server, capability)
+	}
+	return sv, nil
+}
+
+// ReadResource reads a resource. Binary content is saved to a file.
+func (s *Session) ReadResource(ctx context.Context, server, uri string) ([]ResourceContent, error) {
+	if _, err := s.withCapability(ctx, server, "resources"); err != nil {
+		return nil, err
+	}
+	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
+	raw, err := s.send(ctx, server, wire.Call{Method: "resources/read", Params: params})
+	if err != nil {
+		return nil, err
+	}
+	var result struct {
+		Contents []struct {
+			ResourceContent
+			Blob string `json:"blob"`
+		} `json:"contents"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, errorf(KindServer, "%s: the content of %s is not what the protocol demands: %v", server, uri, err)
+	}
+	out := []ResourceContent{}
+	for _, c := range result.Contents {
+		c.BlobSavedTo = ""
+		if c.Blob != "" {
+			data, err := base64.StdEncoding.DecodeString(c.Blob)
+			if err != nil {
+				return nil, errorf(KindServer, "%s: the content of %s is not base64", server, uri)
+			}
+			if c.BlobSavedTo, err = s.host.save(data, extensionOf(c.MIMEType)); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, c.ResourceContent)
+	}
+	return out, nil
+}
+
+// The tools that let a model reach resources, and the names other hosts have
+// for them.
+const (
+	listResourcesTool = "list_mcp_resources"
+	readResourceTool  = "read_mcp_resource"
+)
+
+var resourceAliases = map[string]string{"ListMcpResourcesTool": listResourcesTool, "ReadMcpResourceTool": readResourceTool}
+
+func resourceTools() []Tool {
+	tool := func(name, definition string) Tool {
+		return Tool{Name: name, Tool: name, Definition: json.RawMessage(definition), Deferred: true, names: []string{name}}
+	}
+	return []Tool{
+		tool(listResourcesTool, `{"name":"list_mcp_resources","description":"List the resources that MCP servers offer, of all connected servers or of one.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server; all connected servers if left out"}}},"annotations":{"readOnlyHint":true}}`),
+		tool(readResourceTool, `{"name":"read_mcp_resource","description":"Read a resource of an MCP server. Binary content is saved to a file whose path is returned.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server"},"uri":{"type":"string","description":"URI of the resource"}},"required":["server","uri"]},"annotations":{"readOnlyHint":true}}`),
+	}
+}
+
+// callResourceTool answers the two tools above. They are read-only and need no
+// permission beyond that of the servers' being there.
+func (s *Session) callResourceTool(ctx context.Context, t Tool, arguments json.RawMessage) (*Result, error) {
+	var args struct{ Server, URI string }
+	if err := json.Unmarshal(arguments, &args); err != nil {
+		return nil, errorf(KindConfigInvalid, "The arguments of %s do not fit: %v", t.Name, err)
+	}
+	var value any
+	var err error
+	if t.Tool == listResourcesTool {
+		value, err = s.ListResources(ctx, args.Server)
+	} else {
+		if args.Server == "" || args.URI == "" {
+			return nil, errorf(KindConfigInvalid, "%s needs server and uri.", t.Name)
+		}
+		var contents []ResourceContent
+		contents, err = s.ReadResource(ctx, args.Server, args.URI)
+		value = map[string]any{"contents": contents}
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": string(text)}}})
+	return &Result{Tool: t, Raw: raw, spill: s.host.spill}, err
+}
+
+// extensionOf is the end of the name of a file of a type.
+func extensionOf(mimeType string) string {
+	_, sub, _ := strings.Cut(mimeType, "/")
+	sub, _, _ = strings.Cut(sub, ";")
+	if slices.Contains([]string{"png", "jpeg", "gif", "webp", "pdf", "zip", "mpeg", "wav", "mp4"}, sub) {
+		return "." + sub
+	}
+	return ".bin"
+}

@@ -1,0 +1,233 @@
+package patchbay
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+)
+
+// SessionOptions says what one user of a host may see and call. In lists nil
+// means all and empty means none.
+type SessionOptions struct {
+	Name string // in logs and for hooks; empty means "session"
+
+	Tools           []string // names or patterns of the tools that are visible
+	AllowedTools    []string // pre-approved: called without asking; hides nothing
+	DisallowedTools []string // never called, and not shown
+	Rules           []Rule   // further rules, with their sources
+
+	// Default is what happens to a call that no rule is about; empty means that
+	// of the settings, and if they say nothing that UI.Confirm is asked.
+	Default Effect
+
+	Client *Client // what servers may ask of the session's user; nil means nothing
+}
+
+// Effect is what a rule does with a call.
+type Effect = policy.Effect
+
+// The effects of rules.
+const (
+	Allow = policy.Allow
+	Ask   = policy.Ask
+	Deny  = policy.Deny
+)
+
+// Rule is one permission rule with its source.
+type Rule = policy.Rule
+
+// Session is one user's view of a host: its tools under one naming scheme,
+// called under its rules. Sessions share the host's connections. A Session is
+// safe for concurrent use.
+type Session struct {
+	host    *Host
+	opts    SessionOptions
+	rules   []Rule // of the session alone; those of the settings are the host's
+	profile conn.Profile
+
+	mu      sync.Mutex
+	tools   *toolSet       // as of the host's change number toolsAt
+	toolsAt uint64         //
+	calls   map[string]int // in flight, by server
+}
+
+// NewSession opens a session. Rules that cannot be understood deny what they
+// might have been about: the error names them, and the session is not opened.
+func (h *Host) NewSession(o SessionOptions) (*Session, error) {
+	s := &Session{host: h, opts: o, rules: slices.Clone(o.Rules), profile: o.Client.profile(h.opts.UI), calls: map[string]int{}}
+	if s.opts.Name == "" {
+		s.opts.Name = "session"
+	}
+	for _, list := range []struct {
+		effect   Effect
+		patterns []string
+		source   string
+	}{{Allow, o.AllowedTools, "allowedTools"}, {Deny, o.DisallowedTools, "disallowedTools"}} {
+		for _, pattern := range list.patterns {
+			r, err := policy.NewRule(list.effect, pattern, list.source)
+			if err != nil {
+				return nil, errorf(KindConfigInvalid, "%s: %v", list.source, err)
+			}
+			s.rules = append(s.rules, r)
+		}
+	}
+	h.sessionsMu.Lock()
+	defer h.sessionsMu.Unlock()
+	h.sessions[s] = true
+	return s, nil
+}
+
+// Close ends the session. Calls in flight go on; the host's connections stay.
+func (s *Session) Close() {
+	s.host.sessionsMu.Lock()
+	defer s.host.sessionsMu.Unlock()
+	delete(s.host.sessions, s)
+}
+
+// capabilities returns what a client declares to servers: what it has a
+// function for. A host's UI answers elicitation where the client does not.
+func (c *Client) capabilities(ui *UI) json.RawMessage {
+	declared := map[string]any{}
+	if c != nil && c.Elicit != nil || ui != nil && ui.Elicit != nil {
+		declared["elicitation"] = map[string]any{"form": struct{}{}, "url": struct{}{}}
+	}
+	if c != nil && c.Sample != nil {
+		declared["sampling"] = struct{}{}
+	}
+	if c != nil && c.Roots != nil {
+		declared["roots"] = map[string]any{"listChanged": true}
+	}
+	raw, _ := json.Marshal(declared) // maps of plain values always marshal
+	return raw
+}
+
+// profile is the kind of connection a session with this client needs. Sessions
+// that declare the same share one.
+func (c *Client) profile(ui *UI) conn.Profile {
+	own, hosts := c.capabilities(ui), (*Client)(nil).capabilities(ui)
+	if string(own) == string(hosts) {
+		return conn.Profile{}
+	}
+	sum := sha256.Sum256(own)
+	return conn.Profile{Key: hex.EncodeToString(sum[:8]), Capabilities: own}
+}
+
+// Forward sends any request to a server and returns its result as it is. What
+// calls a tool is subject to the session's rules, like Call; an error the
+// server answered with is an *RPCError.
+func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
+	return s.forward(ctx, server, method, params, nil)
+}
+
+// decide applies all rules to a tool.
+func (s *Session) decide(t Tool) Decision {
+	st, err := s.host.Server(t.Server)
+	if err != nil {
+		return Decision{Effect: Deny, Reason: err.Error()}
+	}
+	h := s.host
+	h.mu.Lock()
+	rules, standard := h.rules, h.settings.Permissions.Default
+	h.mu.Unlock()
+	rules = append(slices.Clip(rules), s.rules...)
+	v := policy.Decide(t.policyTool(), rules, st.entry)
+	d := Decision{Effect: v.Effect, Rule: v.Rule, Reason: v.Reason}
+	if d.Effect == policy.Passthrough {
+		d.Effect, d.Reason = s.opts.Default, "no rule is about it, and that is what this session does then"
+		switch {
+		case d.Effect != "":
+		case standard != "":
+			d.Effect, d.Reason = Effect(standard), "no rule is about it, and permissions.default in the settings says so"
+		default:
+			d.Effect, d.Reason = Ask, "no rule is about it"
+		}
+	}
+	return d
+}
+
+// Decision is whether a call may go ahead, and what decided it.
+type Decision struct {
+	Effect Effect `json:"effect"`
+	Rule   *Rule  `json:"rule,omitempty"` // nil if no rule is about the tool
+	Reason string `json:"reason"`
+}
+
+// Why explains what would happen to a call of a tool, without calling it.
+func (s *Session) Why(name string) (Tool, Decision, error) {
+	t, err := s.resolve(name)
+	if err != nil {
+		return Tool{}, Decision{}, err
+	}
+	if t.Changed {
+		return t, Decision{Effect: Deny, Reason: "tool_changed: its definition is not the one that was accepted; see patchbay approve --tools " + t.Server}, nil
+	}
+	return t, s.decide(t), nil
+}
+
+// permit asks for consent where a decision demands it.
+func (s *Session) permit(ctx context.Context, t Tool, arguments json.RawMessage) error {
+	if t.Changed {
+		return errorf(KindDenied, "tool_changed: the definition of %s is not the one that was accepted.", t.Name).
+			hint("Run patchbay approve --tools %s to see what changed and accept it.", t.Server)
+	}
+	d := s.decide(t)
+	switch d.Effect {
+	case Allow:
+		return nil
+	case Deny:
+		return denied(t, d)
+	}
+	ui := s.host.opts.UI
+	if ui == nil || ui.Confirm == nil {
+		return errorf(KindDenied, "MCPTool requires permission.").hint("%s: %s", t.Name, d.Reason)
+	}
+	ok, err := ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errorf(KindDenied, "%s was not permitted.", t.Name)
+	}
+	return nil
+}
+
+func denied(t Tool, d Decision) error {
+	err := errorf(KindDenied, "%s is denied: %s", t.Name, d.Reason)
+	if d.Rule != nil {
+		return err.hint("The rule is %s in %s.", d.Rule.Pattern, d.Rule.Source)
+	}
+	return err
+}
+
+// permissionRules turns the permissions of settings into rules. A project's own
+// settings may restrict, never allow.
+func permissionRules(p config.Permissions, file string, mayAllow bool) ([]Rule, []config.Problem) {
+	var rules []Rule
+	var problems []config.Problem
+	for _, list := range []struct {
+		effect   Effect
+		patterns []string
+	}{{Deny, p.Deny}, {Ask, p.Ask}, {Allow, p.Allow}} {
+		for _, pattern := range list.patterns {
+			if list.effect == Allow && !mayAllow {
+				continue
+			}
+			r, err := policy.NewRule(list.effect, pattern, file)
+			if err != nil {
+				problems = append(problems, config.Problem{
+					Severity: config.SeverityError, File: file, Pointer: "/permissions/" + string(list.effect), Message: err.Error(),
+				})
+				continue
+			}
+			rules = append(rules, r)
+		}
+	}
+	return rules, problems
+}

@@ -1,0 +1,202 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/bridge"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Tool is one tool as a session sees it. Its identity is the pair of Server and
+// Tool; Name is how the session's naming style writes that.
+type Tool struct {
+	Name   string `json:"name"`
+	Server string `json:"server"`
+	Tool   string `json:"tool"`
+
+	// Definition is the tool as its server defines it, byte for byte.
+	Definition json.RawMessage `json:"definition"`
+
+	Cached   bool `json:"cached,omitempty"`   // from the catalog of an earlier connection
+	Changed  bool `json:"changed,omitempty"`  // pinned otherwise: not callable until accepted
+	Deferred bool `json:"deferred,omitempty"` // hosts may leave it out until it is searched for
+
+	names []string // every rendering, for rules
+}
+
+// ModelTool is the form of a tool for hosts that feed a model.
+type ModelTool = bridge.Model
+
+// ForModel returns the form of the tool for a model: a description of bounded
+// length, a schema every provider takes, what its server explicitly says about
+// its effects.
+func (t Tool) ForModel() ModelTool { return bridge.ModelTool(t.Server, t.Definition) }
+
+func (t Tool) policyTool() policy.Tool {
+	return policy.Tool{Server: t.Server, Tool: t.Tool, Names: t.names}
+}
+
+// toolSet is everything a session offers at one moment.
+type toolSet struct {
+	tools    []Tool
+	byRef    map[bridge.Ref]int
+	names    *bridge.Names
+	warnings []string
+}
+
+// Tools returns the session's tools, sorted by server and name. It does not
+// wait: tools of a server that is still connecting come from its last catalog.
+func (s *Session) Tools() []Tool { return slices.Clone(s.toolset().tools) }
+
+func (s *Session) toolset() *toolSet {
+	seq, _ := s.host.news.latest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tools == nil || s.toolsAt != seq {
+		s.tools, s.toolsAt = s.buildTools(), seq
+	}
+	return s.tools
+}
+
+func (s *Session) buildTools() *toolSet {
+	h := s.host
+	h.mu.Lock()
+	rules := append(slices.Clip(h.rules), s.rules...)
+	naming := h.settings.Naming
+	h.mu.Unlock()
+	var tools []Tool
+	var exposed []bridge.Exposed
+	hasResources := false
+	for _, st := range h.Servers() {
+		if !st.InForce || st.Skip != "" || st.State == config.Disabled || st.State == config.NeedsApproval {
+			continue
+		}
+		sv, ok := h.manager.Server(st.Name, conn.Profile{})
+		if !ok {
+			continue
+		}
+		catalog := sv.Catalog()
+		if catalog == nil {
+			continue
+		}
+		if _, ok := wire.Member(catalog.Capabilities, "resources"); ok {
+			hasResources = true
+		}
+		changed := h.pinned(st, catalog)
+		for _, def := range catalog.Tools {
+			name, _ := wire.StringMember(def, "name")
+			t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: catalog.Cached, Changed: slices.Contains(changed, name)}
+			ref := bridge.Ref{Server: st.Name, Tool: name}
+			t.names = renderings(ref)
+			if _, hidden := policy.Hidden(t.policyTool(), rules, st.Server, s.opts.Tools); hidden {
+				continue
+			}
+			tools = append(tools, t)
+			exposed = append(exposed, bridge.Exposed{Ref: ref, Name: exposedName(st.Server, name)})
+		}
+	}
+	if hasResources {
+		for _, t := range resourceTools() {
+			if _, hidden := policy.Hidden(t.policyTool(), rules, config.Server{}, s.opts.Tools); !hidden {
+				tools = append(tools, t)
+			}
+		}
+	}
+	set := &toolSet{tools: tools, byRef: map[bridge.Ref]int{}}
+	set.names, set.warnings = bridge.NewNames(exposed, bridge.Naming{Style: naming.Style, MaxLength: naming.MaxLength})
+	slices.SortStableFunc(set.tools, func(a, b Tool) int {
+		if c := strings.Compare(a.Server, b.Server); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Tool, b.Tool)
+	})
+	for i := range set.tools {
+		t := &set.tools[i]
+		ref := bridge.Ref{Server: t.Server, Tool: t.Tool}
+		if t.Server != "" {
+			t.Name = set.names.Of(ref)
+		}
+		set.byRef[ref] = i
+	}
+	return set
+}
+
+// renderings are all the names a rule may have for a tool.
+func renderings(ref bridge.Ref) []string {
+	names := []string{ref.Server + "/" + ref.Tool, ref.Server + "." + ref.Tool}
+	for _, style := range []config.NamingStyle{config.NamingClaude, config.NamingXcsh, config.NamingOMP} {
+		names = append(names, bridge.Render(style, ref))
+	}
+	return names
+}
+
+// exposedName is the name an entry gives one of its tools.
+func exposedName(s config.Server, tool string) string {
+	for _, r := range s.Tools {
+		if r.Name == tool {
+			return r.ExposedName
+		}
+	}
+	return ""
+}
+
+// resolve finds the tool that a name means: the session's own name for it, or
+// any other rendering that means exactly one tool.
+func (s *Session) resolve(name string) (Tool, error) {
+	set := s.toolset()
+	if alias, ok := resourceAliases[name]; ok {
+		name = alias
+	}
+	for _, t := range set.tools {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	ref, err := set.names.Resolve(name)
+	if err != nil {
+		return Tool{}, errorf(KindToolNotFound, "%v", err)
+	}
+	return set.tools[set.byRef[ref]], nil
+}
+
+// Load waits until every server is connected or cannot be, and returns the
+// tools and, by server, what went wrong: all that a program without a user
+// interface needs.
+func (s *Session) Load(ctx context.Context) ([]Tool, map[string]error) {
+	failed := map[string]error{}
+	for _, st := range s.host.Servers() {
+		if !st.InForce || st.Skip != "" || st.State == config.Disabled {
+			continue
+		}
+		if err := s.host.Connect(ctx, st.Name); err != nil {
+			failed[st.Name] = err
+		}
+	}
+	return s.Tools(), failed
+}
+
+// Export renders the session's tools as the tool definitions of a model API:
+// "anthropic", "openai" or "gemini".
+func (s *Session) Export(api string) (json.RawMessage, error) {
+	var named []bridge.NamedModel
+	for _, t := range s.Tools() {
+		if !t.Changed {
+			named = append(named, bridge.NamedModel{Name: t.Name, Model: t.ForModel()})
+		}
+	}
+	switch api {
+	case "anthropic":
+		return bridge.Anthropic(named), nil
+	case "openai":
+		return bridge.OpenAI(named), nil
+	case "gemini":
+		return bridge.Gemini(named), nil
+	}
+	return nil, errorf(KindConfigInvalid, "Unknown model API %q: expected anthropic, openai or gemini", api)
+}

@@ -1,0 +1,69 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// UI is how a host reaches a person. Each function may be nil: then the host
+// cannot do that, and what needs it is answered with cancel or denied.
+type UI struct {
+	// Confirm asks whether a call may go ahead.
+	Confirm func(ctx context.Context, r ConfirmRequest) (bool, error)
+
+	// Elicit asks a person what a server wants to know.
+	Elicit func(ctx context.Context, r ElicitRequest) (ElicitResult, error)
+
+	// ElicitComplete tells that what a person was sent to a URL for is done.
+	ElicitComplete func(server, elicitationID string)
+}
+
+// ConfirmRequest is a call that needs a person's consent.
+type ConfirmRequest struct {
+	Tool      Tool            `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Decision  Decision        `json:"decision"` // why the person is asked
+}
+
+// ElicitRequest is a server's question to a person.
+type ElicitRequest struct {
+	Server string          `json:"server"`
+	Params json.RawMessage `json:"params"` // of elicitation/create, as the server sent them
+}
+
+// ElicitResult is the answer: accept with content, decline, or cancel.
+type ElicitResult struct {
+	Action  string          `json:"action"`
+	Content json.RawMessage `json:"content,omitempty"`
+}
+
+// Client is what the user of a session can do for servers. What is nil is not
+// declared to them.
+type Client struct {
+	Elicit func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
+	Sample func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
+	Roots  func(ctx context.Context) (json.RawMessage, error) // the result of roots/list
+
+	Progress        func(server string, params json.RawMessage)
+	Log             func(server string, params json.RawMessage)
+	Changed         func() // the tools, resources or prompts of the session changed
+	ResourceUpdated func(server, uri string)
+}
+
+// Hooks run around every call of every session. Each may be nil.
+type Hooks struct {
+	// BeforeCall may change the arguments, or refuse the call by returning an
+	// error, whose text the caller sees.
+	BeforeCall func(ctx context.Context, c *HookCall) error
+
+	// AfterCall may replace the result.
+	AfterCall func(ctx context.Context, c *HookCall, r *Result) (*Result, error)
+}
+
+// HookCall is a call as hooks see it.
+type HookCall struct {
+	Session   string          `json:"session"`
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+}
