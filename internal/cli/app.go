@@ -112,7 +112,7 @@ func (a *app) open(ctx context.Context) (*control.Client, func(), error) {
 	}
 	h, err := patchbay.Open(ctx, patchbay.Options{
 		Dir: a.env.Dir, Home: a.env.Home, Environ: a.env.Environ, Now: a.env.Now,
-		Lazy: true, // a command connects what it names
+		Lazy:  true, // a command connects what it names
 		Files: a.mcpConfig, StrictConfig: a.strictMCPConfig, FailOnInvalid: a.failOnInvalid,
 	})
 	if err != nil {

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 // fake is a server in memory that does what a test wants. It is a Target.Local
 // by its method serve; all fields are set before it is used.
 type fake struct {
-	refuse error                                                            // of serve, at once
-	init   func(ctx context.Context) error                                  // before initialize is answered
+	refuse error                                                             // of serve, at once
+	init   func(ctx context.Context) error                                   // before initialize is answered
 	list   func(ctx context.Context, cursor string) (result string, e error) // tools/list; nil lists echo
 	call   func(ctx context.Context, r *wire.Request) (json.RawMessage, error)
 	pings  func(ctx context.Context) error
