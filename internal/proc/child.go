@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,10 +18,13 @@ type grace struct {
 	stdin time.Duration // to end by itself, its input being at the end
 	term  time.Duration // to end because it was asked to
 	kill  time.Duration // to be gone after it was killed
-	drain time.Duration // for the rest of its standard error, should somebody hold that open
 }
 
-var defaultGrace = grace{stdin: 2 * time.Second, term: 2 * time.Second, kill: 500 * time.Millisecond, drain: 250 * time.Millisecond}
+var defaultGrace = grace{stdin: 2 * time.Second, term: 2 * time.Second, kill: 500 * time.Millisecond}
+
+// drainGrace is how long a finished child's standard error is read on systems
+// that do not tell whether somebody who escaped holds it open.
+const drainGrace = 250 * time.Millisecond
 
 // Child is a running process, the leader of a session and group of its own. Its
 // methods are safe for concurrent use. Whoever starts one closes it, also when
@@ -62,7 +66,7 @@ func Start(s Spec) (*Child, error) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			closeFiles(theirs[:i], ours[:i])
-			return nil, err
+			return nil, fmt.Errorf("command %q: %w", s.Path, err)
 		}
 		theirs[i], ours[i] = w, r
 		if i == 0 {
@@ -78,7 +82,7 @@ func Start(s Spec) (*Child, error) {
 	}
 
 	c := &Child{
-		Stdin: ours[0], cmd: cmd, guard: s.Guard, grace: s.grace, tree: childTree(cmd.Process.Pid), stdout: &output{ours[1]},
+		Stdin: ours[0], cmd: cmd, guard: s.Guard, grace: s.grace, tree: childTree(cmd.Process.Pid), stdout: &output{pipe: ours[1]},
 		stopping: make(chan struct{}), exited: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.Stdout = c.stdout
@@ -87,7 +91,7 @@ func Start(s Spec) (*Child, error) {
 		c.grace = defaultGrace
 	}
 	c.guard.add(c.tree.root, c.tree.start)
-	go c.supervise(ours[2])
+	go c.supervise(&output{pipe: ours[2]})
 	return c, nil
 }
 
@@ -137,7 +141,7 @@ func (c *Child) Close() error {
 }
 
 // supervise waits for the child's end, or brings it about, and clears up.
-func (c *Child) supervise(stderr *os.File) {
+func (c *Child) supervise(stderr *output) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -148,20 +152,22 @@ func (c *Child) supervise(stderr *os.File) {
 		awaitExit(c.cmd)
 	}()
 
+	var gone bool
 	select {
 	case <-c.exited:
 		_ = c.Stdin.Close()
+		gone = c.gone()
 	case <-c.stopping:
 		c.tree.update(processes()) // later on, who left the group may have lost its parent
 		_ = c.Stdin.Close()
-		c.endsWithin(c.grace.stdin)
+		gone = c.endsWithin(c.grace.stdin)
 	}
-	if !c.gone() {
+	if !gone {
 		c.tree.terminate()
-		c.endsWithin(c.grace.term)
+		gone = c.endsWithin(c.grace.term) || c.kill()
 	}
 	settle := sync.OnceFunc(func() { close(c.settled) })
-	if !c.gone() && !c.kill() {
+	if !gone {
 		c.closeErr = fmt.Errorf("process %d or one that it started cannot be killed", c.PID())
 		settle() // nobody shall wait for what may never come
 		<-c.exited
@@ -169,18 +175,25 @@ func (c *Child) supervise(stderr *os.File) {
 
 	c.guard.drop(c.PID()) // before its number can be another's
 	reap(c.cmd)
-	select {
-	case <-drained:
-	case <-time.After(c.grace.drain): // somebody who escaped holds it
+	_ = c.stdout.finish()
+	if stderr.finish() != nil {
+		defer time.AfterFunc(drainGrace, func() { _ = stderr.Close() }).Stop()
 	}
-	_ = stderr.Close()
 	<-drained
-	c.stdout.finish()
-	if state := c.cmd.ProcessState; !state.Success() {
-		c.err = &ExitError{Code: state.ExitCode(), State: state.String()}
-	}
+	_ = stderr.Close()
+	c.err = exitError(c.cmd.ProcessState)
 	close(c.done)
 	settle()
+}
+
+func exitError(state *os.ProcessState) error {
+	switch {
+	case state == nil:
+		return &ExitError{Code: -1, State: "ended, its exit status taken by somebody else"}
+	case state.Success():
+		return nil
+	}
+	return &ExitError{Code: state.ExitCode(), State: state.String()}
 }
 
 // gone says whether the child has exited and nobody is left of its tree.
@@ -233,17 +246,34 @@ func (c *Child) kill() bool {
 	}
 }
 
-// output is the reading end of a child's standard output.
-type output struct{ *os.File }
+// output is the reading end of a child's standard output or error.
+type output struct {
+	pipe *os.File
+	rest atomic.Int64 // bytes that may still be read after finish
+}
 
-// finish says that all who could print are gone: what was printed can still be
+// maxPipe is the most that a pipe holds.
+const maxPipe = 1 << 20
+
+// finish says that all who could write are gone: what they wrote can still be
 // read, but an escaped process that holds the other end keeps no reader waiting.
-func (o *output) finish() { _ = o.SetReadDeadline(time.Unix(1, 0)) }
+// The error is that this system cannot do so.
+func (o *output) finish() error {
+	o.rest.Store(maxPipe)
+	return o.pipe.SetReadDeadline(time.Unix(1, 0))
+}
 
 func (o *output) Read(p []byte) (int, error) {
-	n, err := o.File.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return readNow(o.File, p)
+	n, err := o.pipe.Read(p)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
 	}
+	if o.rest.Load() <= 0 {
+		return 0, io.EOF // what comes now is of the escaped
+	}
+	n, err = readNow(o.pipe, p)
+	o.rest.Add(-int64(n))
 	return n, err
 }
+
+func (o *output) Close() error { return o.pipe.Close() }

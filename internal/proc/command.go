@@ -29,7 +29,7 @@ func (s Spec) command(ctx context.Context) (*exec.Cmd, error) {
 // absolute is passed over: what it means depends on where one is, and a project
 // must not be able to put itself in front of a command.
 func (s Spec) lookUp() (string, error) {
-	if strings.ContainsRune(s.Path, filepath.Separator) || strings.Contains(s.Path, "/") || filepath.VolumeName(s.Path) != "" {
+	if strings.ContainsAny(s.Path, "/"+string(filepath.Separator)) || filepath.VolumeName(s.Path) != "" {
 		return s.Path, nil
 	}
 	reason := fs.ErrNotExist

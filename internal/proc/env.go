@@ -12,7 +12,7 @@ import (
 var (
 	baseNames    = []string{"PATH", "HOME", "LANG", "TMPDIR", "TEMP", "TMP", "USER", "LOGNAME", "SHELL", "TERM"}
 	basePrefixes = []string{"LC_", "XDG_"}
-	proxyNames   = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+	proxyNames   = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 	windowsNames = []string{
 		"ALLUSERSPROFILE", "APPDATA", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)", "COMMONPROGRAMW6432", "COMSPEC", "HOMEDRIVE", "HOMEPATH",
 		"LOCALAPPDATA", "NUMBER_OF_PROCESSORS", "OS", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)",
@@ -22,23 +22,22 @@ var (
 
 // BaseEnv returns the part of environ that every child gets, in its order: what
 // a program needs to run at all. Proxies are not among it, see ProxyEnv.
-func BaseEnv(environ []string) []string { return pick(environ, isBase, runtime.GOOS == "windows") }
+func BaseEnv(environ []string) []string {
+	return pick(environ, func(name string) bool { return isBase(name, runtime.GOOS == "windows") })
+}
 
 // ProxyEnv returns the proxy settings of environ, for children that shall use
 // the network as this process does. They may hold a password.
 func ProxyEnv(environ []string) []string {
-	return pick(environ, func(name string, _ bool) bool { return slices.Contains(proxyNames, name) }, runtime.GOOS == "windows")
+	return pick(environ, func(name string) bool { return slices.Contains(proxyNames, strings.ToUpper(name)) })
 }
 
-func pick(environ []string, wanted func(name string, windows bool) bool, windows bool) []string {
+func pick(environ []string, wanted func(name string) bool) []string {
 	picked := []string{}
 	for _, assignment := range environ {
 		name, value, ok := strings.Cut(assignment, "=")
-		if windows {
-			name = strings.ToUpper(name) // names there have no case
-		}
 		// A value with this beginning is a function that an old bash exported.
-		if ok && wanted(name, windows) && !strings.HasPrefix(value, "() {") {
+		if ok && wanted(name) && !strings.HasPrefix(value, "() {") {
 			picked = append(picked, assignment)
 		}
 	}
@@ -46,6 +45,9 @@ func pick(environ []string, wanted func(name string, windows bool) bool, windows
 }
 
 func isBase(name string, windows bool) bool {
+	if windows { // where names have no case
+		name = strings.ToUpper(name)
+	}
 	return slices.Contains(baseNames, name) || windows && slices.Contains(windowsNames, name) ||
 		slices.ContainsFunc(basePrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

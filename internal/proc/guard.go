@@ -41,8 +41,8 @@ type Guard struct {
 }
 
 // NewGuard starts the guard. argv is a command that calls RunGuard with its
-// standard input, argv[0] its file: this very program, in general, with a first
-// argument that says so.
+// standard input, argv[0] the absolute path of its file: this very program, in
+// general, with a first argument that says so.
 func NewGuard(argv []string) (*Guard, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("guard: no command")
@@ -62,8 +62,8 @@ func (g *Guard) start() error {
 		return err
 	}
 	cmd := exec.Command(g.argv[0], g.argv[1:]...)
-	cmd.Env = []string{}
-	cmd.Stdin = r
+	cmd.Env, cmd.Dir = []string{}, "/" // it keeps no file system busy
+	cmd.Stdin = r                      // and writes nowhere
 	ownSession(cmd)
 	err = cmd.Start()
 	_ = r.Close()
@@ -80,25 +80,15 @@ func (g *Guard) start() error {
 	return nil
 }
 
-// add tells the guard of a child. Should the guard have died, another takes its
-// place; that none can be started does not keep a child from running.
+// add tells the guard of a child.
 func (g *Guard) add(pid int, start uint64) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
-		return
-	}
 	g.children[pid] = start
-	if g.process != nil && g.tell(addLine(pid, start)) == nil {
-		return
-	}
-	g.discard()
-	if err := g.start(); err != nil {
-		g.discard()
-	}
+	g.report(addLine(pid, start))
 }
 
 // drop tells the guard that a child is gone.
@@ -109,8 +99,18 @@ func (g *Guard) drop(pid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.children, pid)
-	if g.process != nil && g.tell(dropLine(pid)) != nil {
-		g.discard() // the next child gets another
+	g.report(dropLine(pid))
+}
+
+// report writes a line to the guard. Should that have died, another takes its
+// place; that none can be started keeps no child from running.
+func (g *Guard) report(line string) {
+	if g.closed || g.process != nil && g.tell(line) == nil {
+		return
+	}
+	g.discard()
+	if g.start() != nil {
+		g.discard()
 	}
 }
 
@@ -135,6 +135,9 @@ func (g *Guard) discard() {
 
 // Close ends the guard, and with it the children that have not been closed.
 func (g *Guard) Close() error {
+	if g == nil {
+		return nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,23 +19,65 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain also is the child that leaves its group: with PROC_ESCAPE set, the
-// test binary starts a session of its own, says so through the pipe PROC_READY,
-// and reads the pipe PROC_ESCAPE to its end, its standard output still open.
+// TestMain also is the children that a shell cannot play; the first argument
+// says which.
 func TestMain(m *testing.M) {
-	if fifo := os.Getenv("PROC_ESCAPE"); fifo != "" {
-		if _, err := syscall.Setsid(); err != nil {
-			os.Exit(1)
-		}
-		if err := os.WriteFile(os.Getenv("PROC_READY"), []byte("up\n"), 0); err != nil {
-			os.Exit(1)
-		}
-		if f, err := os.Open(fifo); err == nil {
-			_, _ = io.Copy(io.Discard, f)
-		}
-		return
+	role := ""
+	if len(os.Args) > 1 {
+		role = os.Args[1]
 	}
-	goleak.VerifyTestMain(m)
+	switch role {
+	case "guard":
+		playGuard(os.Args[2:])
+	case "parent":
+		playParent()
+	case "leaver":
+		playLeaver(false)
+	case "flooding-leaver":
+		playLeaver(true)
+	case "recorder":
+		playRecorder()
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// playLeaver leaves its group and session, says so to $READY, and stays on,
+// holding $FAMILY and its standard streams open, or writing to them all the
+// time.
+func playLeaver(flood bool) {
+	signal.Ignore(syscall.SIGTERM)
+	_, err := syscall.Setsid()
+	family, err2 := os.OpenFile(os.Getenv("FAMILY"), os.O_WRONLY, 0)
+	if err := errors.Join(err, err2, os.WriteFile(os.Getenv("READY"), []byte("up\n"), 0)); err != nil {
+		panic(err)
+	}
+	for page := make([]byte, 4096); flood; {
+		_, _ = os.Stdout.Write(page)
+		_, _ = os.Stderr.Write(page)
+	}
+	for {
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(family)
+	}
+}
+
+// leave starts a leaver and waits until it has left. The environment has SELF,
+// FAMILY and READY.
+const leave = `"$SELF" leaver & leaver=$!; read up <"$READY"; `
+
+func leaveEnv(t *testing.T, f family) []string {
+	return []string{"FAMILY=" + f.path, "READY=" + pipe(t), "SELF=" + self(t, "")[0]}
+}
+
+// self returns the command line that starts this program in a role.
+func self(t *testing.T, role string) []string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{exe, role}
 }
 
 // sh is a Spec that runs a script.
@@ -180,20 +225,19 @@ func TestOutputGrandchildHoldsThePipe(t *testing.T) {
 // One that left the group keeps nobody waiting for ever.
 func TestOutputEscapedGrandchild(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
+	f := newFamily(t)
+	out, err := Output(t.Context(), sh(leave+`echo $leaver`, leaveEnv(t, f)...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fifo, ready := pipe(t), pipe(t)
-	hold, err := os.OpenFile(fifo, os.O_RDWR, 0) // closing it lets the escaped one end
+	leaver, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hold.Close()
-	out, err := Output(t.Context(), sh(`"$SELF" & read up <"$PROC_READY"; echo "$up"`, "PROC_ESCAPE="+fifo, "PROC_READY="+ready, "SELF="+self))
-	if err != nil || string(out) != "up\n" {
-		t.Errorf("%q, %v", out, err)
+	if err := syscall.Kill(leaver, syscall.SIGKILL); err != nil {
+		t.Error(err)
 	}
+	f.mustBeGone(t)
 }
 
 func TestOutputFlood(t *testing.T) {
