@@ -54,10 +54,11 @@ type StreamOptions struct {
 	MaxBatch int
 }
 
-// Output waiting to be written. A longer message passes when it is alone.
+// Output waiting to be written. A longer message passes when it is alone, so
+// that large ones reuse one buffer of their size instead of growing a larger.
 const (
 	maxQueuedLines = 64
-	maxQueuedBytes = 8 << 20
+	maxQueuedBytes = 1 << 20
 )
 
 // keptBuffer is the size up to which an idle conn keeps a buffer for output.
