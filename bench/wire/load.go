@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,10 +31,14 @@ type loader interface {
 	run(ctx context.Context, l load, callers int, slice time.Duration) (int, error)
 }
 
-// A request is a JSON-RPC request to which only the id is missing.
-type request struct{ head, tail string }
+// A request is the part of a JSON-RPC request behind the id.
+type request string
 
 const requestHead = `{"jsonrpc":"2.0","id":`
+
+func (r request) appendTo(dst []byte, id int) []byte {
+	return append(strconv.AppendInt(append(dst, requestHead...), int64(id), 10), r...)
+}
 
 func newRequest(l load, t transport) request {
 	method, params := "tools/list", `{`
@@ -49,7 +52,7 @@ func newRequest(l load, t transport) request {
 		params += `"_meta":{"` + wire.MetaProtocolVersion + `":"` + t.Version + `","` + wire.MetaClientCapabilities + `":{},"` +
 			wire.MetaClientInfo + `":{"name":"load","version":"1"}}`
 	}
-	return request{requestHead, `,"method":"` + method + `","params":` + params + `}}`}
+	return request(`,"method":"` + method + `","params":` + params + `}}`)
 }
 
 const (
@@ -85,21 +88,19 @@ func checkAnswer(l load, text []byte) error {
 
 // lineLoader asks a server on stdio.
 type lineLoader struct {
-	in  *bufio.Writer
-	out *bufio.Reader
-	t   transport
-	id  int
+	in   io.Writer
+	out  *bufio.Reader
+	t    transport
+	id   int
+	body []byte
 }
 
 func newLineLoader(p *process, t transport) *lineLoader {
-	return &lineLoader{in: bufio.NewWriterSize(p.stdin, 64<<10), out: bufio.NewReaderSize(p.stdout, 4*mebibyte), t: t}
+	return &lineLoader{in: p.stdin, out: bufio.NewReaderSize(p.stdout, 4*mebibyte), t: t}
 }
 
 func (c *lineLoader) open(context.Context) error {
-	if _, err := c.in.WriteString(initialize + "\n" + initialized + "\n"); err != nil {
-		return err
-	}
-	if err := c.in.Flush(); err != nil {
+	if _, err := io.WriteString(c.in, initialize+"\n"+initialized+"\n"); err != nil {
 		return err
 	}
 	_, err := c.out.ReadSlice('\n')
@@ -108,11 +109,9 @@ func (c *lineLoader) open(context.Context) error {
 
 func (c *lineLoader) send(r request) error {
 	c.id++
-	c.in.WriteString(r.head)
-	c.in.WriteString(strconv.Itoa(c.id))
-	c.in.WriteString(r.tail)
-	c.in.WriteByte('\n')
-	return c.in.Flush() // which also returns an error from before
+	c.body = append(r.appendTo(c.body[:0], c.id), '\n')
+	_, err := c.in.Write(c.body)
+	return err
 }
 
 func (c *lineLoader) once(_ context.Context, l load) error {
@@ -205,17 +204,12 @@ func (c *httpLoader) header(l load) http.Header {
 	return h
 }
 
-func (c *httpLoader) post(ctx context.Context, h http.Header, body ...string) (*http.Response, error) {
-	readers, size := make([]io.Reader, len(body)), 0
-	for i, part := range body {
-		readers[i] = strings.NewReader(part)
-		size += len(part)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, io.MultiReader(readers...))
+func (c *httpLoader) post(ctx context.Context, h http.Header, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header, r.ContentLength = h, int64(size)
+	r.Header = h
 	resp, err := c.transport.RoundTrip(r)
 	if err == nil && resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
@@ -231,7 +225,7 @@ func (c *httpLoader) open(ctx context.Context) error {
 	}
 	h := c.header(load{})
 	h.Del("Mcp-Session-Id")
-	resp, err := c.post(ctx, h, initialize)
+	resp, err := c.post(ctx, h, []byte(initialize))
 	if err != nil {
 		return err
 	}
@@ -239,7 +233,7 @@ func (c *httpLoader) open(ctx context.Context) error {
 	if err := discard(resp, 0); err != nil {
 		return err
 	}
-	if resp, err = c.post(ctx, c.header(load{}), initialized); err != nil {
+	if resp, err = c.post(ctx, c.header(load{}), []byte(initialized)); err != nil {
 		return err
 	}
 	return discard(resp, 0)
@@ -257,7 +251,7 @@ func discard(resp *http.Response, least int) error {
 
 func (c *httpLoader) once(ctx context.Context, l load) error {
 	r := newRequest(l, c.t)
-	resp, err := c.post(ctx, c.header(l), r.head, "1", r.tail)
+	resp, err := c.post(ctx, c.header(l), r.appendTo(nil, 1))
 	if err != nil {
 		return err
 	}
@@ -285,9 +279,10 @@ func (c *httpLoader) run(ctx context.Context, l load, callers int, slice time.Du
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
+			var body []byte
 			for {
-				// Ids are unique among the calls under way.
-				resp, err := c.post(ctx, h, r.head, strconv.Itoa(counts[i]*callers+i+2), r.tail)
+				body = r.appendTo(body[:0], counts[i]*callers+i+2) // the ids of a round are unique
+				resp, err := c.post(ctx, h, body)
 				if err == nil {
 					err = discard(resp, l.Result)
 				}

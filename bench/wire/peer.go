@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -98,8 +99,10 @@ func peerHandler(t transport) http.Handler {
 		}
 		answer := a.to(m)
 		if !t.SSE {
+			body := answer.AppendTo(nil)
 			w.Header().Set("Content-Type", "application/json")
-			w.Write(answer.AppendTo(nil))
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			w.Write(body)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
