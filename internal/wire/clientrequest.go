@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,14 @@ func (s segments) length() (n int64) {
 	return n
 }
 
-func (s segments) reader() io.ReadCloser { return &segmentReader{rest: s} }
+// reader reads the parts one after the other. A single one is read by a type
+// that net/http knows: it then sends headers and body in one write.
+func (s segments) reader() io.ReadCloser {
+	if len(s[1]) == 0 {
+		return io.NopCloser(bytes.NewReader(s[0]))
+	}
+	return &segmentReader{rest: s}
+}
 
 type segmentReader struct {
 	rest segments
