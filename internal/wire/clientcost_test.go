@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -68,6 +70,36 @@ func smallCall(t testing.TB) (*HTTPClient, Call) {
 	}
 	t.Cleanup(func() { h.Close() })
 	return h, Call{Method: "tools/call", Params: json.RawMessage(`{"name":"echo","arguments":{"text":"x"}}`), Timeout: time.Minute}
+}
+
+// A small request leaves in one piece, headers and all.
+func TestHTTPCallWritesOnce(t *testing.T) {
+	var writes atomic.Int64
+	tr := httpScript(func(w http.ResponseWriter, _ *http.Request, m Message) { respondJSON(w, m, `{}`) }).inMemory(t).(*http.Transport)
+	dial := tr.DialContext
+	tr.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return countingConn{conn, &writes}, err
+	}
+	h := link(t, "http://server.example", nil, HTTPClientOptions{Transport: tr})
+	for n := int64(1); n <= 3; n++ {
+		if _, err := h.Call(t.Context(), Call{Method: "tools/call", Params: json.RawMessage(`{"name":"x"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := writes.Load(); got != n {
+			t.Fatalf("%d writes for %d requests", got, n)
+		}
+	}
+}
+
+type countingConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
 }
 
 // A 1 MiB answer is allocated once, and a 1 MiB request not at all, however they

@@ -78,16 +78,11 @@ type httpMessage struct {
 	lastEventID string
 }
 
-// segments is a request body in parts, so that large params are not copied
-// into their envelope.
+// segments is a message in parts, so that large params or a large result are
+// not copied into their envelope.
 type segments [3][]byte
 
-func (s segments) length() (n int64) {
-	for _, part := range s {
-		n += int64(len(part))
-	}
-	return n
-}
+func (s segments) length() int { return len(s[0]) + len(s[1]) + len(s[2]) }
 
 // reader reads the parts one after the other. A single one is read by a type
 // that net/http knows: it then sends headers and body in one write.
@@ -177,7 +172,7 @@ func (e *endpoint) newRequest(ctx context.Context, m httpMessage, target *url.UR
 	if m.verb == http.MethodPost {
 		body := m.body
 		req.Body = body.reader()
-		req.ContentLength = body.length()
+		req.ContentLength = int64(body.length())
 		req.GetBody = func() (io.ReadCloser, error) { return body.reader(), nil }
 	}
 	return req.WithContext(ctx)

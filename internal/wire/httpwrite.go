@@ -77,7 +77,7 @@ type eventWriter struct {
 	times   *httpTimes
 	control *http.ResponseController // nil until the headers are out
 	timer   *time.Timer
-	batch   [][]byte
+	batch   []segments
 	broken  bool
 }
 
@@ -90,8 +90,10 @@ func (e *eventWriter) pump(st *outStream, reader int) streamState {
 	var after time.Duration
 	e.batch, state, after = st.take(reader, e.batch[:0])
 	for i, event := range e.batch {
-		e.write(event)
-		e.batch[i] = nil
+		for _, part := range event {
+			e.write(part)
+		}
+		e.batch[i] = segments{}
 	}
 	if state == streamHangsUp {
 		e.write([]byte("retry: " + strconv.FormatInt(after.Milliseconds(), 10) + "\n\n"))

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ type outStream struct {
 	number    uint64 // within its session
 
 	mu     sync.Mutex
-	events [][]byte // framed; those before taken are kept for a client that comes back
+	events []segments // framed; those before taken are kept for a client that comes back
 	taken  int
 	first  uint64        // number of events[0]
 	unsent int           // bytes in events[taken:]
@@ -111,10 +112,10 @@ func (st *outStream) add(m Message) {
 	if !st.opened {
 		st.open()
 	}
-	st.addEvent(m.AppendTo, m.size())
+	st.addEvent(st.frame(m))
 	// With nobody there to take them, the oldest make room for the newest.
 	for st.reader == 0 && st.unsent > maxUnsent && st.taken < len(st.events)-1 {
-		st.unsent -= len(st.events[st.taken])
+		st.unsent -= st.events[st.taken].length()
 		st.taken++
 	}
 	st.forget(maxUnsent)
@@ -133,11 +134,18 @@ func (st *outStream) start() {
 func (st *outStream) open() {
 	st.opened = true
 	if st.prime {
-		st.addEvent(nil, 0)
+		st.addEvent(segments{append(st.beginEvent(0), "\n\n"...)})
 	}
 }
 
-func (st *outStream) addEvent(data func([]byte) []byte, size int) {
+func (st *outStream) addEvent(e segments) {
+	st.events = append(st.events, e)
+	st.unsent += e.length()
+	st.kept += e.length()
+}
+
+// beginEvent returns the beginning of an event, with room for its data.
+func (st *outStream) beginEvent(size int) []byte {
 	event := make([]byte, 0, size+48)
 	if st.resumable {
 		event = append(event, "id: "...)
@@ -146,23 +154,30 @@ func (st *outStream) addEvent(data func([]byte) []byte, size int) {
 		event = strconv.AppendUint(event, st.first+uint64(len(st.events)), 10)
 		event = append(event, '\n')
 	}
-	event = append(event, "data: "...)
-	start := len(event)
-	if data != nil {
-		event = data(event)
+	return append(event, "data: "...)
+}
+
+// frame makes an event of a message. A result that is too large to be kept for a
+// client that comes back is not copied.
+func (st *outStream) frame(m Message) segments {
+	large := m.Result
+	if len(large) <= maxUnsent || lineEnd(large) >= 0 {
+		event := st.beginEvent(m.size())
+		start := len(event)
+		event = m.AppendTo(event)
+		oneLine(event[start:]) // a line break would end the event
+		return segments{append(event, "\n\n"...)}
 	}
-	oneLine(event[start:]) // a line break would end the event
-	event = append(event, "\n\n"...)
-	st.events = append(st.events, event)
-	st.unsent += len(event)
-	st.kept += len(event)
+	m.Result = json.RawMessage("0") // stands for the large one
+	event := m.AppendTo(st.beginEvent(m.size()))
+	return segments{event[:len(event)-len("0}")], large, []byte("}\n\n")}
 }
 
 // forget drops events that were taken until at most limit bytes are kept. Under mu.
 func (st *outStream) forget(limit int) {
 	n := 0
 	for n < st.taken && (!st.resumable || st.kept > limit) {
-		st.kept -= len(st.events[n])
+		st.kept -= st.events[n].length()
 		n++
 	}
 	if n > 0 {
@@ -198,7 +213,7 @@ func (st *outStream) resume(seen uint64) (reader int) {
 	st.taken = int(next - st.first)
 	st.unsent = 0
 	for _, e := range st.events[st.taken:] {
-		st.unsent += len(e)
+		st.unsent += e.length()
 	}
 	return st.newReader()
 }
@@ -234,7 +249,7 @@ const (
 )
 
 // take appends to batch the events that the reader has not seen.
-func (st *outStream) take(reader int, batch [][]byte) ([][]byte, streamState, time.Duration) {
+func (st *outStream) take(reader int, batch []segments) ([]segments, streamState, time.Duration) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	switch {
