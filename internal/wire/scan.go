@@ -332,25 +332,30 @@ func (s *scanner) digits(i int) int {
 	return i
 }
 
-// Every byte of a word at once: see string.
+// Every byte of a word at once.
 const (
 	ones     = 0x0101010101010101
 	highBits = 0x8080808080808080
 )
 
+// special finds, in a word of eight bytes, the first that means something in a
+// string: a quote, a backslash or a control character. Its high bit is the lowest
+// that is set.
+func special(w uint64) uint64 {
+	quote, slash := w^('"'*ones), w^('\\'*ones)
+	return (((w - 0x20*ones) & ^w) | ((quote - ones) & ^quote) | ((slash - ones) & ^slash)) & highBits
+}
+
 // string scans the string whose opening quote is at i. It looks at eight bytes
-// at a time for the three things that matter in a string (a quote, a backslash,
-// a control character) and leaves the check of UTF-8 to the end, when it is
-// known whether there is anything but ASCII.
+// at a time and leaves the check of UTF-8 to the end, when it is known whether
+// there is anything but ASCII.
 func (s *scanner) string(i int) int {
 	start := i + 1
 	data, high := s.data, uint64(0)
 	for i = start; ; {
 		for len(data)-i >= 8 {
 			w := binary.LittleEndian.Uint64(data[i:])
-			quote, slash := w^('"'*ones), w^('\\'*ones)
-			stop := ((w - 0x20*ones) & ^w) | ((quote - ones) & ^quote) | ((slash - ones) & ^slash)
-			if stop &= highBits; stop != 0 {
+			if stop := special(w); stop != 0 {
 				n := bits.TrailingZeros64(stop) &^ 7 // bits before the byte that stopped us
 				high |= w & (1<<n - 1)
 				i += n / 8
