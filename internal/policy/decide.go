@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -22,23 +21,24 @@ type Verdict struct {
 // says about its own tools plays no part.
 func Decide(t Tool, rules []Rule, e config.Entry) Verdict {
 	own, ignored := entryRules(t, e.Server.Tools, cmp.Or(fileLine(e.Origin), "entry"), e.Origin.Project != "")
+	subject := subjectOf(t)
 	for _, effect := range []Effect{Deny, Ask, Allow} {
-		if r := firstOf(effect, t, rules, own); r != nil {
+		if r := firstOf(effect, subject, rules, own); r != nil {
 			return Verdict{effect, r, r.reason()}
 		}
 	}
 	reason := "no rule is about it"
 	if ignored {
-		reason += "; that " + config.Escape(fileLine(e.Origin)) + " wants it allowed does not count, because a project cannot give permission"
+		reason += ", as " + config.Escape(fileLine(e.Origin)) + " cannot allow it: a project does not give permission"
 	}
 	return Verdict{Passthrough, nil, reason}
 }
 
 // firstOf returns the first rule of that effect about the tool, or nil. Those
 // of the entry are about the tool already.
-func firstOf(effect Effect, t Tool, rules, own []Rule) *Rule {
+func firstOf(effect Effect, s subject, rules, own []Rule) *Rule {
 	for _, r := range rules {
-		if r.Effect == effect && r.matches(t) {
+		if r.Effect == effect && r.matches(s) {
 			return &r
 		}
 	}
@@ -74,12 +74,18 @@ func entryRules(t Tool, rules []config.ToolRule, source string, project bool) (o
 }
 
 func (r Rule) reason() string {
-	verb := map[Effect]string{Allow: "allowed", Ask: "to be asked about", Deny: "denied"}[r.Effect]
-	reason := fmt.Sprintf("%s by the rule %s", verb, config.Escape(r.Pattern))
+	reason := "the rule " + config.Escape(r.Pattern)
 	if r.Source != "" {
 		reason += " in " + config.Escape(r.Source)
 	}
-	return reason
+	switch r.Effect {
+	case Allow:
+		return reason + " allows it"
+	case Ask:
+		return reason + " wants it asked about"
+	default:
+		return reason + " denies it"
+	}
 }
 
 // Hidden reports whether a tool is left out of every list, and why: its entry
@@ -94,13 +100,14 @@ func Hidden(t Tool, rules []Rule, server config.Server, visible []string) (reaso
 		return "enabledTools of its entry does not have it", true
 	}
 	own, _ := entryRules(t, server.Tools, "entry", false)
-	if r := firstOf(Deny, t, rules, own); r != nil {
+	subject := subjectOf(t)
+	if r := firstOf(Deny, subject, rules, own); r != nil {
 		return r.reason(), true
 	}
 	if visible == nil {
 		return "", false
 	}
-	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(t) }
+	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(subject) }
 	if !slices.ContainsFunc(visible, shows) {
 		return "it is not among the tools that are visible", true
 	}

@@ -26,7 +26,10 @@ const (
 func (p Pins) Diff(server string, definition json.RawMessage) string {
 	d := readDefinition(definition)
 	was, known := p.servers[server][d.name]
-	label, before, after := quoted(d.name), "", pretty(definition)
+	label, before, after := quoted(d.name), "", string(definition)+"\n"
+	if d.pinned != nil {
+		after = pretty(d.pinned)
+	}
 	oldLabel, note := label+" was not known", ""
 	if known {
 		if was.Digest == d.digest {
@@ -36,7 +39,7 @@ func (p Pins) Diff(server string, definition json.RawMessage) string {
 		if was.Definition != nil {
 			before = pretty(was.Definition)
 		} else {
-			note = "What it was is too large to be remembered; this is what it is now.\n"
+			note = "How it differs is not known, as only its digest was kept. This is what it is now:\n"
 		}
 	}
 	diff, err := udiff.ToUnified(oldLabel, label+" now", before, udiff.Lines(before, after), diffContext)
@@ -64,12 +67,12 @@ func bounded(diff string) string {
 }
 
 // pretty renders what is pinned of a definition for a diff by lines.
-func pretty(definition json.RawMessage) string {
-	node, err := config.ParseJSON(definition)
-	if err != nil {
-		return string(definition) + "\n"
+func pretty(pinned json.RawMessage) string {
+	node, err := config.ParseJSON(pinned)
+	if err != nil { // nested too deep to be shown in any better way
+		return string(pinned) + "\n"
 	}
-	return prettyJSON(pinnedPart(node), "") + "\n"
+	return prettyJSON(node, "") + "\n"
 }
 
 func prettyJSON(n config.Node, indent string) string {
@@ -84,12 +87,18 @@ func prettyJSON(n config.Node, indent string) string {
 		}
 		return "[\n" + strings.Join(lines, ",\n") + "\n" + indent + "]"
 	case n.Kind == config.Object && len(n.Members) > 0:
-		for _, m := range sortedMembers(n) {
+		for _, m := range n.Members {
 			lines = append(lines, inner+prettyText(m.Name, inner)+": "+prettyJSON(m.Value, inner))
 		}
 		return "{\n" + strings.Join(lines, ",\n") + "\n" + indent + "}"
-	default:
-		return string(canonicalJSON(nil, n))
+	case n.Kind == config.Array:
+		return "[]"
+	case n.Kind == config.Object:
+		return "{}"
+	case n.Kind == config.Null:
+		return "null"
+	default: // numbers and booleans, as they are written
+		return n.Text
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -18,15 +17,16 @@ type PinnedTool struct {
 	Digest string    `json:"digest"`
 	Since  time.Time `json:"since"`
 
-	// Definition is what the digest covers, to show changes against. A very
-	// large one is not kept.
+	// Definition is what the digest covers, to show changes against. It is
+	// missing where a server's definitions are too large to keep them all.
 	Definition json.RawMessage `json:"definition,omitempty"`
 }
 
 // Bounds of what is remembered of one server.
 const (
-	maxPinnedTools      = 2048
-	maxPinnedDefinition = 64 << 10
+	maxPinnedTools = 2048
+	maxPinnedName  = 1 << 10
+	maxPinnedBytes = 4 << 20 // of definitions
 )
 
 // pinsVersion is the format of the pins file.
@@ -75,84 +75,85 @@ type PinReport struct {
 }
 
 // Check compares a server's tools with what is remembered of them. A name that
-// is defined twice is changed unless both are as remembered. When more names
-// are remembered than any honest server has, unknown ones count as changed, so
-// that a flood of names cannot push the others out of memory.
+// is defined twice is changed unless both are as remembered. What could not be
+// remembered counts as changed: a name longer than any honest one, and every
+// new name when a flood of them has filled the memory.
 func (p Pins) Check(server string, tools []json.RawMessage) PinReport {
 	pinned := p.servers[server]
 	full := len(pinned) >= maxPinnedTools
-	var report PinReport
 	seen := map[string]string{}
-	for _, definition := range tools {
-		t := readDefinition(definition)
-		if !t.named {
+	fresh, changed, removed := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, raw := range tools {
+		d := readDefinition(raw)
+		if !d.named {
 			continue // it cannot be called
 		}
-		was, known := pinned[t.name]
-		first, again := seen[t.name]
-		seen[t.name] = t.digest
+		was, known := pinned[d.name]
+		first, again := seen[d.name]
+		seen[d.name] = d.digest
 		switch {
-		case known && was.Digest != t.digest, again && first != t.digest, !known && full:
-			report.Changed = append(report.Changed, t.name)
-		case !known:
-			report.New = append(report.New, t.name)
+		case known && was.Digest != d.digest, again && first != d.digest, !known && (full || len(d.name) > maxPinnedName):
+			changed[d.name] = true
+			delete(fresh, d.name)
+		case !known && !changed[d.name]:
+			fresh[d.name] = true
 		}
 	}
 	for name := range pinned {
 		if _, ok := seen[name]; !ok {
-			report.Removed = append(report.Removed, name)
+			removed[name] = true
 		}
 	}
-	report.Changed = sortedSet(report.Changed)
-	report.Removed = sortedSet(report.Removed)
-	report.New = sortedSet(slices.DeleteFunc(report.New, func(name string) bool {
-		return slices.Contains(report.Changed, name)
-	}))
-	return report
-}
-
-func sortedSet(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
+	return PinReport{slices.Sorted(maps.Keys(fresh)), slices.Sorted(maps.Keys(changed)), slices.Sorted(maps.Keys(removed))}
 }
 
 // Learn remembers the tools that are new and leaves the others: trust on first
 // use. It reports whether there was anything to remember.
 func (p *Pins) Learn(server string, tools []json.RawMessage, now time.Time) bool {
-	pinned, learned := maps.Clone(p.servers[server]), false
-	for _, definition := range tools {
-		t := readDefinition(definition)
-		if _, known := pinned[t.name]; known || !t.named || len(pinned) >= maxPinnedTools {
-			continue
-		}
-		if pinned == nil {
-			pinned = map[string]PinnedTool{}
-		}
-		pinned[t.name] = t.pin(now)
-		learned = true
+	was := p.servers[server]
+	is := maps.Clone(was)
+	if is == nil {
+		is = map[string]PinnedTool{}
 	}
-	if learned {
-		p.set(server, pinned)
+	remember(is, tools, now)
+	if len(is) == len(was) {
+		return false
 	}
-	return learned
+	p.set(server, is)
+	return true
 }
 
 // Accept remembers a server's tools as they are now, in place of whatever was
 // remembered: a person has seen what changed.
 func (p *Pins) Accept(server string, tools []json.RawMessage, now time.Time) {
-	was, is := p.servers[server], map[string]PinnedTool{}
-	for _, definition := range tools {
-		t := readDefinition(definition)
-		if _, twice := is[t.name]; twice || !t.named || len(is) >= maxPinnedTools {
-			continue
+	is := map[string]PinnedTool{}
+	remember(is, tools, now)
+	for name, old := range p.servers[server] {
+		if t, ok := is[name]; ok && t.Digest == old.Digest {
+			t.Since = old.Since
+			is[name] = t
 		}
-		since := now
-		if old, ok := was[t.name]; ok && old.Digest == t.digest {
-			since = old.Since
-		}
-		is[t.name] = t.pin(since)
 	}
 	p.set(server, is)
+}
+
+// remember adds the tools that are not known yet, as far as there is room.
+func remember(known map[string]PinnedTool, tools []json.RawMessage, now time.Time) {
+	size := 0
+	for _, t := range known {
+		size += len(t.Definition)
+	}
+	for _, raw := range tools {
+		d := readDefinition(raw)
+		if _, ok := known[d.name]; ok || !d.named || len(d.name) > maxPinnedName || len(known) >= maxPinnedTools {
+			continue
+		}
+		t := PinnedTool{Digest: d.digest, Since: now.UTC()}
+		if size += len(d.pinned); size <= maxPinnedBytes {
+			t.Definition = d.pinned
+		}
+		known[d.name] = t
+	}
 }
 
 // set never changes a map in place, so that a copy of Pins stays what it was.
@@ -175,21 +176,17 @@ type definition struct {
 	name   string
 	named  bool
 	digest string
-	pinned []byte // what the digest covers; nil if it is not to be read
+	pinned []byte // what the digest covers; nil if it is not JSON
 }
 
 func readDefinition(raw json.RawMessage) definition {
-	node, err := config.ParseJSON(raw)
-	if err != nil { // its bytes have to do
-		var d struct{ Name *string }
-		if json.Unmarshal(raw, &d) != nil || d.Name == nil {
-			d.Name = new(string)
-		}
-		return definition{*d.Name, *d.Name != "", digest("patchbay bytes 1\n", raw), nil}
+	pinned, name := canonicalDefinition(raw)
+	d := definition{digest: digest("patchbay tool 1\n", pinned), pinned: pinned}
+	if pinned == nil { // no JSON: the bytes have to do
+		d.digest = digest("patchbay bytes 1\n", raw)
 	}
-	name, named := node.Get("name")
-	pinned := canonicalJSON(nil, pinnedPart(node))
-	return definition{name.Text, named && name.Kind == config.String, digest("patchbay tool 1\n", pinned), pinned}
+	d.named = json.Unmarshal(name, &d.name) == nil && len(name) > 0 && name[0] == '"'
+	return d
 }
 
 func digest(kind string, covered []byte) string {
@@ -199,67 +196,16 @@ func digest(kind string, covered []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (d definition) pin(since time.Time) PinnedTool {
-	t := PinnedTool{Digest: d.digest, Since: since.UTC()}
-	if len(d.pinned) <= maxPinnedDefinition {
-		t.Definition = d.pinned
-	}
-	return t
-}
-
-// pinnedPart reduces a definition to the members that are pinned. Case does not
-// matter, because to many readers of JSON it does not either.
-func pinnedPart(definition config.Node) config.Node {
-	covered := []string{"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"}
-	definition.Members = slices.DeleteFunc(slices.Clone(definition.Members), func(m config.Member) bool {
-		return !slices.ContainsFunc(covered, func(c string) bool { return strings.EqualFold(c, m.Name) })
-	})
-	return definition
-}
-
-// canonicalJSON appends the one rendering of a value: no white space, members
-// sorted by name. Members of one name keep their order, as readers differ about
-// which of them counts.
-func canonicalJSON(b []byte, n config.Node) []byte {
-	switch n.Kind {
-	case config.Null:
-		return append(b, "null"...)
-	case config.String:
-		return appendText(b, n.Text)
-	case config.Array:
-		b = append(b, '[')
-		for _, item := range n.Items {
-			b = canonicalJSON(separate(b), item)
-		}
-		return append(b, ']')
-	case config.Object:
-		b = append(b, '{')
-		for _, m := range sortedMembers(n) {
-			b = append(appendText(separate(b), m.Name), ':')
-			b = canonicalJSON(b, m.Value)
-		}
-		return append(b, '}')
-	default: // numbers and booleans, as they are written
-		return append(b, n.Text...)
-	}
-}
-
-func sortedMembers(n config.Node) []config.Member {
-	members := slices.Clone(n.Members)
-	slices.SortStableFunc(members, func(a, b config.Member) int { return strings.Compare(a.Name, b.Name) })
-	return members
-}
-
 // Mode returns what happens when definitions of an entry's tools change. A
 // project cannot loosen it.
 func Mode(e config.Entry) config.Pin {
-	remote := e.Server.Transport() == config.HTTP || e.Server.Transport() == config.SSE
+	transport := e.Server.Transport()
 	switch {
 	case e.Origin.Project != "":
 		return config.PinStrict
-	case e.Server.Pin != "":
+	case e.Server.Pin == config.PinWarn, e.Server.Pin == config.PinOff:
 		return e.Server.Pin
-	case remote:
+	case e.Server.Pin != "", transport == config.HTTP, transport == config.SSE:
 		return config.PinStrict
 	default:
 		return config.PinOff

@@ -40,10 +40,14 @@ const maxPattern = 1024
 // NewRule returns a rule, or says why there cannot be such a one.
 func NewRule(effect Effect, pattern, source string) (Rule, error) {
 	r := Rule{effect, strings.TrimSpace(pattern), source}
-	return r, r.Validate()
+	if err := r.Validate(); err != nil {
+		return Rule{}, err
+	}
+	return r, nil
 }
 
-// Validate says why the rule cannot be. Where it cannot, it allows nothing.
+// Validate says why there cannot be such a rule. What it rejects allows
+// nothing, however the rule was made.
 func (r Rule) Validate() error {
 	switch {
 	case r.Effect != Allow && r.Effect != Ask && r.Effect != Deny:
@@ -85,44 +89,60 @@ type Tool struct {
 	Names  []string // in every naming style, and the name it is exposed under
 }
 
+// subject is a tool with all its spellings.
+type subject struct {
+	Tool
+	server string   // mcp__server
+	tool   string   // as in mcp__server__tool
+	names  []string // everything a wildcard may fit, the server among it: mcp__*-prod means servers
+}
+
+func subjectOf(t Tool) subject {
+	s := subject{t, "mcp__" + sanitize(t.Server), sanitize(t.Tool), t.Names}
+	if t.Server != "" {
+		s.names = append(slices.Clip(t.Names), s.server, s.server+"__"+s.tool, t.Server+"/"+t.Tool, t.Server+"."+t.Tool)
+	}
+	return s
+}
+
 // matches reports whether the rule is about the tool. The server part of a
 // pattern is never cut out of its text: names may contain whatever separates
 // them. Instead the name of the tool's own server must fit it.
-func (r Rule) matches(t Tool) bool {
+func (r Rule) matches(s subject) bool {
+	p, wild := r.Pattern, strings.Contains(r.Pattern, "*")
 	if r.Effect == Allow && r.Validate() != nil {
 		return false
 	}
-	p := r.Pattern
-	if slices.Contains(t.Names, p) {
+	if s.isNamedBy(p) || !wild && slices.Contains(s.Names, p) {
 		return true
 	}
-	if t.Server != "" && aboutServer(p, t.Server, t.Tool) {
-		return true
-	}
-	if r.Effect == Allow || !strings.Contains(p, "*") || oneServer(p) {
+	if !wild || r.Effect == Allow || oneServer(p) {
 		return false
 	}
-	return slices.ContainsFunc(t.Names, func(name string) bool { return glob(p, name) }) ||
-		t.Server != "" && (glob(p, "mcp__"+sanitize(t.Server)) || // *-prod means servers, too
-			glob(p, "mcp__"+sanitize(t.Server)+"__"+sanitize(t.Tool)) ||
-			glob(p, t.Server+"/"+t.Tool) || glob(p, t.Server+"."+t.Tool))
+	return slices.ContainsFunc(s.names, func(name string) bool { return glob(p, name) })
 }
 
-// aboutServer reports whether a pattern begins with the name of the server and
-// goes on with nothing or what fits the tool.
-func aboutServer(p, server, tool string) bool {
-	if p == "mcp__"+sanitize(server) {
-		return true
+// isNamedBy reports whether a pattern begins with the name of the tool's server
+// and goes on with nothing or what fits the tool.
+func (s subject) isNamedBy(p string) bool {
+	if s.Server == "" {
+		return false
 	}
-	if rest, ok := strings.CutPrefix(p, "mcp__"+sanitize(server)+"__"); ok && glob(rest, sanitize(tool)) {
-		return true
+	if rest, ok := strings.CutPrefix(p, s.server); ok {
+		if rest == "" {
+			return true
+		}
+		if rest, ok := strings.CutPrefix(rest, "__"); ok && glob(rest, s.tool) {
+			return true
+		}
 	}
-	if rest, ok := strings.CutPrefix(p, server+"/"); ok {
-		return glob(rest, tool)
+	rest, ok := strings.CutPrefix(p, s.Server)
+	if !ok || rest == "" {
+		return false
 	}
 	// A dot is part of many names: where there is a slash, it separates nothing.
-	rest, ok := strings.CutPrefix(p, server+".")
-	return ok && !strings.Contains(rest, "/") && glob(rest, tool)
+	separates := rest[0] == '/' || rest[0] == '.' && !strings.Contains(rest, "/")
+	return separates && glob(rest[1:], s.Tool.Tool)
 }
 
 // oneServer reports whether a pattern is mcp__server__* or server/* with the
@@ -166,8 +186,12 @@ func (r Rule) coversServer(server string) bool {
 // guess would let one server's tools use the trust another one has, so these
 // must not be applied. Servers are all names of servers, tools all tools known.
 func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous []Rule) {
+	subjects := make([]subject, len(tools))
+	for i, t := range tools {
+		subjects[i] = subjectOf(t)
+	}
 	for _, r := range rules {
-		if r.Effect == Allow && len(r.servers(servers, tools)) > 1 {
+		if r.Effect == Allow && r.couldMean(servers, subjects) > 1 {
 			ambiguous = append(ambiguous, r)
 		} else {
 			clear = append(clear, r)
@@ -176,22 +200,22 @@ func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous
 	return clear, ambiguous
 }
 
-// servers returns the servers a rule could be about.
-func (r Rule) servers(servers []string, tools []Tool) map[string]bool {
-	found := map[string]bool{}
+// couldMean returns how many servers a rule could be about.
+func (r Rule) couldMean(servers []string, tools []subject) int {
+	meant := map[string]bool{}
 	for _, s := range servers {
-		p := r.Pattern
+		p, name := r.Pattern, "mcp__"+sanitize(s)
 		dotted := strings.HasPrefix(p, s+".") && !strings.Contains(p, "/")
-		if p == "mcp__"+sanitize(s) || strings.HasPrefix(p, "mcp__"+sanitize(s)+"__") || strings.HasPrefix(p, s+"/") || dotted {
-			found[s] = true
+		if p == name || strings.HasPrefix(p, name+"__") || strings.HasPrefix(p, s+"/") || dotted {
+			meant[s] = true
 		}
 	}
 	for _, t := range tools {
 		if r.matches(t) {
-			found[t.Server] = true
+			meant[t.Server] = true
 		}
 	}
-	return found
+	return len(meant)
 }
 
 // sanitize writes a name the way mcp__server__tool does.

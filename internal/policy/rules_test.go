@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"encoding/hex"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -85,14 +88,178 @@ func TestRuleMatches(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, effect := range []Effect{Allow, Ask, Deny} {
-			r, err := NewRule(effect, tt.pattern, "test")
+			_, err := NewRule(effect, tt.pattern, "test")
+			r := Rule{effect, tt.pattern, "test"} // what NewRule refuses must not allow either
 			if can := strings.Contains(tt.effects, string(effect)); (err == nil) != can {
 				t.Errorf("NewRule(%s, %s): %v", effect, tt.pattern, err)
-			} else if !can && r.matches(tt.tool) {
+			} else if !can && r.matches(subjectOf(tt.tool)) {
 				t.Errorf("%s %s matches although it cannot be", effect, tt.pattern)
-			} else if can && r.matches(tt.tool) != tt.want {
+			} else if can && r.matches(subjectOf(tt.tool)) != tt.want {
 				t.Errorf("%s %s matches %s/%s: %v, want %v", effect, tt.pattern, tt.tool.Server, tt.tool.Tool, !tt.want, tt.want)
 			}
 		}
 	}
+}
+
+func TestNewRuleRefuses(t *testing.T) {
+	tests := []struct {
+		effect  Effect
+		pattern string
+		want    string
+	}{
+		{"grant", "mcp__github", `unknown effect "grant"`},
+		{Passthrough, "mcp__github", `unknown effect "passthrough"`},
+		{Deny, " ", "deny rule without a pattern"},
+		{Deny, strings.Repeat("x", 1025), "deny rule of 1025 bytes"},
+		{Deny, "mcp__github__push(origin*)", "leave out the parentheses"},
+		{Allow, "*", `allow rule "*": in a rule that allows, * stands for tools of one server only: begin with its name, as in mcp__github__* or github/*`},
+		{Allow, "mcp__*", "one server only"},
+		{Allow, "mcp__git*", "one server only"},
+		{Allow, "mcp__git*__x", "one server only"},
+		{Allow, "mcp____*", "one server only"},
+		{Allow, "mcp__git_*", "one server only"},
+		{Allow, "mcp_github_*", "one server only"},
+		{Allow, "github.*", "one server only"},
+		{Allow, "/*", "one server only"},
+		{Allow, "git*/x", "one server only"},
+		{Allow, "a\x1b[2Jb*", `"a<U+001B>[2Jb*"`},
+	}
+	for _, tt := range tests {
+		if r, err := NewRule(tt.effect, tt.pattern, "test"); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("NewRule(%s, %q) = %v, %v; want an error with %q", tt.effect, tt.pattern, r, err, tt.want)
+		}
+	}
+	if r := rule(t, Deny, " mcp__github\n"); r != (Rule{Deny, "mcp__github", "test"}) {
+		t.Errorf("white space around a pattern counts: %v", r)
+	}
+}
+
+func TestDeniesServer(t *testing.T) {
+	tests := []struct {
+		pattern, server string
+		want            bool
+	}{
+		{"mcp__github", "github", true},
+		{"mcp__github__*", "github", true},
+		{"github/*", "github", true},
+		{"github.*", "github", true},
+		{"mcp__git*", "github", true},
+		{"mcp__*hub", "github", true},
+		{"mcp__*", "github", true},
+		{"*", "github", true},
+		{"**", "github", true},
+		{"git*/*", "github", true},
+		{"mcp__my_server__*", "my.server", true},
+		{"mcp__git__*", "git__hub", false},
+		{"mcp__git", "github", false},
+		{"git/*", "git/hub", false},
+		{"mcp__github__create_*", "github", false},
+		{"mcp__*__delete", "github", false},
+		{"github/create", "github", false},
+		{"github", "github", false},
+	}
+	for _, tt := range tests {
+		rules := []Rule{rule(t, Ask, tt.pattern), rule(t, Deny, "mcp__other"), rule(t, Deny, tt.pattern)}
+		r := DeniesServer(rules, tt.server)
+		if got := r != nil; got != tt.want {
+			t.Errorf("deny %s removes server %s: %v", tt.pattern, tt.server, got)
+		}
+		if r != nil && *r != rules[2] {
+			t.Errorf("deny %s: the rule is said to be %v", tt.pattern, *r)
+		}
+	}
+}
+
+// A name that contains the separator, or two that are written alike, must not
+// let a server use the trust another one has.
+func TestUnambiguous(t *testing.T) {
+	tests := []struct {
+		name    string
+		pattern string
+		servers []string
+		tools   []Tool
+		clear   bool
+	}{
+		{"one server", "mcp__a__*", []string{"a", "b"}, []Tool{tool("a", "x"), tool("b", "x")}, true},
+		{"a longer name beside it", "mcp__a__*", []string{"a", "a__b"}, []Tool{tool("a", "x"), tool("a__b", "x")}, true},
+		{"a server or a tool", "mcp__a__b", []string{"a", "a__b"}, nil, false},
+		{"the separator in the tool or the server", "mcp__a__b__c", []string{"a", "a__b"}, nil, false},
+		{"the same, of many tools", "mcp__a__b__*", []string{"a", "a__b"}, nil, false},
+		{"the same with a slash", "a__b/c", []string{"a", "a__b"}, []Tool{tool("a", "b__c"), tool("a__b", "c")}, true},
+		{"two servers written alike", "mcp__my_server", []string{"my.server", "my_server"}, nil, false},
+		{"the same with a slash", "my.server/*", []string{"my.server", "my_server", "my"}, nil, true},
+		{"a dot in the tool or the server", "my.server.x", []string{"my", "my.server"}, nil, false},
+		{"two tools written alike", "mcp_foo_x", []string{"foo1", "foo2"}, []Tool{tool("foo1", "x", "mcp_foo_x"), tool("foo2", "x", "mcp_foo_x")}, false},
+		{"two tools of one server", "mcp__a__do_it", []string{"a"}, []Tool{tool("a", "do.it"), tool("a", "do_it")}, true},
+		{"exposed under the name of another", "mcp__b__x", []string{"a", "b"}, []Tool{tool("a", "y", "mcp__b__x")}, false},
+		{"about nothing", "nothing", []string{"a", "b"}, []Tool{tool("a", "x")}, true},
+	}
+	for _, tt := range tests {
+		deny := rule(t, Deny, tt.pattern)
+		clear, ambiguous := Unambiguous([]Rule{rule(t, Allow, tt.pattern), deny}, tt.servers, tt.tools)
+		if len(clear)+len(ambiguous) != 2 || !slices.Contains(clear, deny) {
+			t.Errorf("%s: a rule that denies must always stay: %v, %v", tt.name, clear, ambiguous)
+		}
+		if got := len(ambiguous) == 0; got != tt.clear {
+			t.Errorf("%s: %s is clear: %v", tt.name, tt.pattern, got)
+		}
+	}
+}
+
+func FuzzRule(f *testing.F) {
+	f.Add("mcp__a__*", "a", "x", "a__b")
+	f.Add("mcp__*__x", "a.b", "x", "a")
+	f.Add("a/*b*", "a", "*b", "a/")
+	f.Add("*.*", "", "", "é")
+	f.Add("mcp__**", "_", "__", "__")
+	f.Fuzz(func(t *testing.T, pattern, server, name, other string) {
+		tl := subjectOf(tool(server, name, server+"/"+name))
+		for _, effect := range []Effect{Allow, Ask, Deny} {
+			r, err := NewRule(effect, pattern, "")
+			if err != nil {
+				if effect == Allow && (Rule{effect, pattern, ""}).matches(tl) {
+					t.Fatalf("%q allows although it is refused: %v", pattern, err)
+				}
+				continue
+			}
+			if effect == Deny && server != "" && r.coversServer(server) && !r.matches(tl) {
+				t.Fatalf("%q denies all of server %q but not its tool %q", pattern, server, name)
+			}
+			if deny := (Rule{Deny, r.Pattern, ""}); effect == Allow && r.matches(tl) && !deny.matches(tl) {
+				t.Fatalf("%q allows %q/%q but would not deny it", pattern, server, name)
+			}
+		}
+		// Both spellings of a whole server mean that server alone.
+		for _, p := range []string{"mcp__" + sanitize(server), "mcp__" + sanitize(server) + "__*"} {
+			r, err := NewRule(Deny, p, "")
+			if err != nil || server == "" || other == "" {
+				continue
+			}
+			if !r.matches(tl) || !r.coversServer(server) {
+				t.Fatalf("%q does not mean server %q", p, server)
+			}
+			if r.coversServer(other) && sanitize(other) != sanitize(server) && other+"/*" != p && p != other+".*" {
+				t.Fatalf("%q means server %q besides %q", p, other, server)
+			}
+		}
+	})
+}
+
+func FuzzGlob(f *testing.F) {
+	f.Add("a*b*c", "aXbXXc")
+	f.Add("**", "")
+	f.Add("*a", "aaab")
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		if len(pattern) > 64 || len(text) > 64 {
+			return // for the sake of the regular expression
+		}
+		parts := strings.Split(pattern, "*")
+		for i := range parts {
+			parts[i] = regexp.QuoteMeta(hex.EncodeToString([]byte(parts[i])))
+		}
+		want := regexp.MustCompile("^" + strings.Join(parts, "(..)*") + "$").MatchString(hex.EncodeToString([]byte(text)))
+		if got := glob(pattern, text); got != want {
+			t.Errorf("glob(%q, %q) = %v", pattern, text, got)
+		}
+	})
 }
