@@ -90,8 +90,15 @@ func (h *Host) decide(ctx context.Context, name, hash string, decision policy.De
 	if st.hash != hash {
 		return errorf(KindDenied, "Server %q changed since it was shown; nothing was approved.", st.Name).hint("Run `patchbay approve %s` again.", st.Name)
 	}
-	err = h.updateApprovals(ctx, func(a *policy.Approvals) {
-		a.Set(hash, policy.Approval{Decision: decision, Name: st.Name, Project: h.places.realProject, File: st.Origin.File, When: h.opts.Now().UTC()})
+	return h.record(ctx, decision, st)
+}
+
+// record keeps a decision about declarations and applies it.
+func (h *Host) record(ctx context.Context, decision policy.Decision, about ...ServerStatus) error {
+	err := h.updateApprovals(ctx, func(a *policy.Approvals) {
+		for _, st := range about {
+			a.Set(st.hash, policy.Approval{Decision: decision, Name: st.Name, Project: h.places.realProject, File: st.Origin.File, When: h.opts.Now().UTC()})
+		}
 	})
 	if err != nil {
 		return err

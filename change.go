@@ -85,7 +85,19 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 		}
 		change.Note = approvedNote
 	}
+	if st, ok := h.declared(path, r.Name); ok && st.State == config.Failed {
+		change.Note = strings.TrimPrefix(change.Note+"; "+st.Reason, "; ") // a variable is not set, for example
+	}
 	return change, nil
+}
+
+// declared returns the declaration of a name in a file.
+func (h *Host) declared(path, name string) (ServerStatus, bool) {
+	i := slices.IndexFunc(h.snap.Servers, func(st ServerStatus) bool { return st.Name == name && st.Origin.File == path })
+	if i < 0 {
+		return ServerStatus{}, false
+	}
+	return h.snap.Servers[i], true
 }
 
 // takenBy returns the name among a file's servers that a new one would collide
@@ -104,21 +116,15 @@ func takenBy(servers []config.Member, name string) string {
 // approvedNote is said of an entry that was written into the project's file.
 const approvedNote = "approved for you; others who use this project are asked"
 
-// approveAdded approves the entry that was just written to a project file.
-func (h *Host) approveAdded(ctx context.Context, path, name string) error {
-	for _, st := range h.snap.Servers {
-		if st.Name != name || st.Origin.File != path || st.Origin.Project == "" {
-			continue
+// approveAdded approves the entries that were just written to a project file.
+func (h *Host) approveAdded(ctx context.Context, path string, names ...string) error {
+	var added []ServerStatus
+	for _, name := range names {
+		if st, ok := h.declared(path, name); ok && st.Origin.Project != "" {
+			added = append(added, st)
 		}
-		err := h.updateApprovals(ctx, func(a *policy.Approvals) {
-			a.Set(st.hash, policy.Approval{Decision: policy.Approve, Name: name, Project: h.places.realProject, File: path, When: h.opts.Now().UTC()})
-		})
-		if err != nil {
-			return err
-		}
-		return h.reload(ctx)
 	}
-	return nil
+	return h.record(ctx, policy.Approve, added...)
 }
 
 // checkServer decodes and validates an entry that is to be written.

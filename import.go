@@ -83,17 +83,14 @@ func (h *Host) Import(ctx context.Context, r ImportRequest) ([]Change, error) {
 	if err := h.reload(ctx); err != nil || r.Scope != config.ScopeProject {
 		return changes, err
 	}
+	var names []string
 	for i := range changes {
-		c := &changes[i]
-		if c.Action != "imported" {
-			continue
+		if c := &changes[i]; c.Action == "imported" {
+			names = append(names, c.Name)
+			c.Note = strings.TrimPrefix(c.Note+"; "+approvedNote, "; ")
 		}
-		if err := h.approveAdded(ctx, path, c.Name); err != nil {
-			return changes, err
-		}
-		c.Note = strings.TrimPrefix(c.Note+"; "+approvedNote, "; ")
 	}
-	return changes, nil
+	return changes, h.approveAdded(ctx, path, names...)
 }
 
 // importOf renders a declaration for a file with these servers, with a note on
@@ -124,6 +121,14 @@ func translate(st ServerStatus) (server json.RawMessage, note string, err error)
 	s.Type = s.Transport()   // a written entry says what it is
 	if !st.entry.Enabled() { // a list beside it may have switched it off
 		s.Enabled = new(false)
+	}
+	if st.Origin.Project != "" { // which may restrict its tools, but not allow them
+		s.Tools = slices.Clone(s.Tools)
+		for i := range s.Tools {
+			if s.Tools[i].PermissionPolicy == config.AlwaysAllow {
+				s.Tools[i].PermissionPolicy = ""
+			}
+		}
 	}
 	for _, command := range config.Executes(s, config.DialectPatchbay) {
 		if !slices.Contains(st.entry.Executes, command) {

@@ -165,8 +165,11 @@ func (h *Host) reload(ctx context.Context) error {
 	for _, e := range entries {
 		c := config.Candidate{Entry: e}
 		c.State, c.Reason, c.Untrusted = stand(e, launches[originKey(e)].hash, approvals, found)
-		if c.State == config.Pending && !h.allowed(e) {
+		switch {
+		case c.State == config.Pending && !h.allowed(e):
 			c.State, c.Reason = config.Disabled, "not among the allowed servers"
+		case c.State == config.Pending && e.Dialect.UnsetIsError():
+			h.tryExpansion(&c)
 		}
 		candidates = append(candidates, c)
 	}
@@ -214,6 +217,20 @@ func stand(e config.Entry, hash string, approvals policy.Approvals, found discov
 		return config.Disabled, "disabled in its file", untrusted
 	default:
 		return trust, why, untrusted
+	}
+}
+
+// tryExpansion fails an entry that may be used but whose variables are not set.
+// Nothing is kept of the values, and no command runs for one.
+func (h *Host) tryExpansion(c *config.Candidate) {
+	e := &c.Entry
+	_, problems := config.Expand(e.Server, e.Dialect, h.vars())
+	for _, p := range problems {
+		p.File, p.Line, p.Pointer = e.Origin.File, e.Origin.Line, e.Origin.Pointer+p.Pointer
+		e.Problems = append(e.Problems, p)
+	}
+	if !e.Valid() {
+		c.State, c.Reason = config.Failed, firstError(e.Problems)
 	}
 }
 

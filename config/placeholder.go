@@ -27,6 +27,10 @@ const (
 // dialect may be a `!command` or the name of a variable.
 func (d Dialect) ResolvesValues() bool { return d == DialectPatchbay || d == DialectOMP }
 
+// UnsetIsError reports whether an entry of the dialect cannot be used while a
+// variable it refers to is not set.
+func (d Dialect) UnsetIsError() bool { return dialects[d].unset == failEntry }
+
 // whenUnset is what a dialect does with a variable that is not set.
 type whenUnset uint8
 
