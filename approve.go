@@ -65,40 +65,50 @@ func (h *Host) awaiting(name string) (ServerStatus, error) {
 
 // Approve records that a server may be used as it is described by hash. If its
 // declaration changed since the hash was shown, nothing is approved.
-func (h *Host) Approve(ctx context.Context, name, hash string) error {
+func (h *Host) Approve(ctx context.Context, name, hash string) (Change, error) {
 	return h.decide(ctx, name, hash, policy.Approve)
 }
 
 // Reject records that a server must not be used as it is described by hash.
-func (h *Host) Reject(ctx context.Context, name, hash string) error {
+func (h *Host) Reject(ctx context.Context, name, hash string) (Change, error) {
 	return h.decide(ctx, name, hash, policy.Reject)
 }
 
-func (h *Host) decide(ctx context.Context, name, hash string, decision policy.Decision) error {
+func (h *Host) decide(ctx context.Context, name, hash string, decision policy.Decision) (Change, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.reload(ctx); err != nil { // what was shown may have changed since
-		return err
+		return Change{}, err
 	}
 	st, err := h.awaiting(name)
 	if err != nil {
-		return err
+		return Change{}, err
 	}
-	if st.State == config.Failed {
-		return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid and cannot be approved: %s", st.Name, st.Reason), Problems: st.Problems}
+	if st.State == config.Failed && decision == policy.Approve {
+		return Change{}, &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid and cannot be approved: %s", st.Name, st.Reason), Problems: st.Problems}
 	}
 	if st.hash != hash {
-		return errorf(KindDenied, "Server %q changed since it was shown; nothing was approved.", st.Name).hint("Run `patchbay approve %s` again.", st.Name)
+		return Change{}, errorf(KindDenied, "Server %q changed since it was shown; nothing was %s.", st.Name, done(decision)).hint("Run `patchbay %s %s` again.", decision, st.Name)
 	}
-	return h.record(ctx, decision, st)
+	change := Change{Action: done(decision), Name: st.Name, Scope: st.Origin.Scope, File: h.places.approvalsFile()}
+	return change, h.record(ctx, decision, st)
+}
+
+// done names what was done.
+func done(d policy.Decision) string {
+	if d == policy.Approve {
+		return "approved"
+	}
+	return "rejected"
 }
 
 // record keeps a decision about declarations and applies it.
 func (h *Host) record(ctx context.Context, decision policy.Decision, about ...ServerStatus) error {
-	err := h.updateApprovals(ctx, func(a *policy.Approvals) {
+	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
 		for _, st := range about {
 			a.Set(st.hash, policy.Approval{Decision: decision, Name: st.Name, Project: h.places.realProject, File: st.Origin.File, When: h.opts.Now().UTC()})
 		}
+		return len(about) > 0
 	})
 	if err != nil {
 		return err
@@ -106,17 +116,28 @@ func (h *Host) record(ctx context.Context, decision policy.Decision, about ...Se
 	return h.reload(ctx)
 }
 
-// ResetProjectChoices forgets every approval and rejection of this project, and
-// returns how many there were.
-func (h *Host) ResetProjectChoices(ctx context.Context) (int, error) {
+// ForgottenChoices is what ResetProjectChoices did.
+type ForgottenChoices struct {
+	Forgotten int    `json:"forgotten"`      // how many approvals and rejections there were
+	File      string `json:"file,omitempty"` // the file that was changed, if one was
+}
+
+// ResetProjectChoices forgets every approval and rejection of this project.
+func (h *Host) ResetProjectChoices(ctx context.Context) (ForgottenChoices, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	forgotten := 0
-	err := h.updateApprovals(ctx, func(a *policy.Approvals) { forgotten = a.Forget(h.places.realProject) })
+	var r ForgottenChoices
+	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
+		r.Forgotten = a.Forget(h.places.realProject)
+		return r.Forgotten > 0
+	})
 	if err != nil {
-		return 0, err
+		return ForgottenChoices{}, err
 	}
-	return forgotten, h.reload(ctx)
+	if r.Forgotten > 0 {
+		r.File = h.places.approvalsFile()
+	}
+	return r, h.reload(ctx)
 }
 
 // readApprovals reads what was decided. If that cannot be read nothing counts
@@ -155,13 +176,15 @@ func (h *Host) parseApprovals(data []byte) (policy.Approvals, error) {
 	return a, nil
 }
 
-func (h *Host) updateApprovals(ctx context.Context, change func(*policy.Approvals)) error {
+func (h *Host) updateApprovals(ctx context.Context, change func(*policy.Approvals) (changed bool)) error {
 	_, err := atomicfile.Update(ctx, h.places.approvalsFile(), h.ownFile(), func(old []byte) ([]byte, error) {
 		a, err := h.parseApprovals(old)
 		if err != nil {
 			return nil, err
 		}
-		change(&a)
+		if !change(&a) {
+			return nil, nil
+		}
 		data, err := json.MarshalIndent(a, "", "  ")
 		return append(data, '\n'), err
 	})

@@ -73,7 +73,7 @@ func ExampleHost_Approve() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := h.Approve(ctx, "tool", request.Hash); err != nil {
+	if _, err := h.Approve(ctx, "tool", request.Hash); err != nil {
 		log.Fatal(err)
 	}
 	s, _ = h.Server("tool")

@@ -72,7 +72,7 @@ func (c *computer) approve(name string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := h.Approve(c.t.Context(), name, req.Hash); err != nil {
+	if _, err := h.Approve(c.t.Context(), name, req.Hash); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -116,8 +116,8 @@ func TestProjectBehindALink(t *testing.T) {
 	if tool, mine := c.state("tool"), c.state("mine"); tool != config.Pending || mine != config.Pending {
 		t.Errorf("tool is %s, mine is %s", tool, mine)
 	}
-	if n, err := c.open().ResetProjectChoices(t.Context()); n != 1 || err != nil {
-		t.Errorf("forgot %d choices, %v", n, err)
+	if f, err := c.open().ResetProjectChoices(t.Context()); f.Forgotten != 1 || err != nil {
+		t.Errorf("forgot %d choices, %v", f.Forgotten, err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestStateStaysOutsideTheProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Approve(t.Context(), "tool", req.Hash); err == nil {
+	if _, err := h.Approve(t.Context(), "tool", req.Hash); err == nil {
 		t.Error("an approval was written through a symbolic link")
 	}
 }
@@ -189,7 +189,7 @@ func TestApprovalOfWhatWasShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.write(file, strings.Replace(projectServer, "acme", "evil", 1))
-	err = h.Approve(t.Context(), "tool", req.Hash)
+	_, err = h.Approve(t.Context(), "tool", req.Hash)
 	if e, ok := errors.AsType[*patchbay.Error](err); !ok || e.Kind != patchbay.KindDenied {
 		t.Errorf("got %v", err)
 	}
@@ -283,7 +283,7 @@ func TestDamagedApprovals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Approve(t.Context(), "tool", req.Hash); err == nil || !strings.Contains(err.Error(), "approvals.json is damaged") {
+	if _, err := h.Approve(t.Context(), "tool", req.Hash); err == nil || !strings.Contains(err.Error(), "approvals.json is damaged") {
 		t.Errorf("got %v", err)
 	}
 	if got, _ := os.ReadFile(file); string(got) != "{oops" {

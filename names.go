@@ -20,11 +20,12 @@ func joinNames(names []string) string {
 }
 
 // nearest returns the candidate that is at most two typing errors away from a
-// word, or nothing. It is for suggestions only: a guess is never acted on.
+// word, and one in three letters, or nothing. It is for suggestions only: a
+// guess is never acted on.
 func nearest(word string, candidates []string) string {
 	best, bestDistance := "", 3
 	for _, c := range candidates {
-		if d := bridge.Distance(word, c, bestDistance); d < bestDistance && d < len(c) {
+		if d := bridge.Distance(word, c, bestDistance); d < bestDistance && 3*d <= len(c) {
 			best, bestDistance = c, d
 		}
 	}

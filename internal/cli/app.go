@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +70,32 @@ shows where each comes from, and lets you add, change and approve them.`,
 		a.approveCommand(), a.rejectCommand(), a.resetCommand(),
 		a.doctorCommand(), a.versionCommand(),
 	)
+	root.SetHelpCommand(helpCommand(root))
 	return root
+}
+
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [command]",
+		Short:   "Help about any command",
+		Example: `  patchbay help add`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(root, args[0])
+			}
+			return cmd.Help()
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, cmd := range root.Commands() {
+				if len(args) == 0 && cmd.IsAvailableCommand() {
+					names = append(names, cmd.Name()+"\t"+cmd.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
@@ -135,10 +159,7 @@ func (a *app) withClient(ctx context.Context, work func(*control.Client) error) 
 // unless the run is to be quiet.
 func (a *app) print(result any, text func(p *printer)) error {
 	if a.json {
-		enc := json.NewEncoder(a.env.Stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(result)
+		return writeJSON(a.env.Stdout, result)
 	}
 	if a.quiet {
 		return nil
@@ -148,6 +169,38 @@ func (a *app) print(result any, text func(p *printer)) error {
 	_, err := io.WriteString(a.env.Stdout, p.String())
 	return err
 }
+
+// changeEach does something to each of the servers named and reports each change
+// as it is made; as JSON all at the end. It stops at the first that fails, and
+// then an error in JSON says what was done before.
+func (a *app) changeEach(names []string, change func(name string) (patchbay.Change, error)) error {
+	changes := []patchbay.Change{}
+	for _, name := range names {
+		c, err := change(name)
+		if err != nil {
+			return &partialError{err, changes}
+		}
+		changes = append(changes, c)
+		if a.json {
+			continue
+		}
+		if err := a.print(c, func(p *printer) { p.change(c) }); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.print(changes, nil)
+	}
+	return nil
+}
+
+// partialError is an error after some changes were made.
+type partialError struct {
+	error
+	changes []patchbay.Change
+}
+
+func (e *partialError) Unwrap() error { return e.error }
 
 // printError writes an error as `patchbay: what happened`, its details and a
 // hint; as JSON on standard output if the run prints JSON.
@@ -164,7 +217,11 @@ func (a *app) printError(err error) {
 		e.Kind, e.Hint = "usage", fmt.Sprintf("Run `%s --help` for usage.", usage.command)
 	}
 	if a.json {
-		_ = a.print(map[string]any{"error": e}, nil)
+		result := map[string]any{"error": e}
+		if p, ok := errors.AsType[*partialError](err); ok && len(p.changes) > 0 {
+			result["changes"] = p.changes
+		}
+		_ = a.print(result, nil)
 		return
 	}
 	fmt.Fprintf(a.env.Stderr, "patchbay: %s\n", config.Escape(e.Message))
@@ -181,47 +238,37 @@ func (a *app) printError(err error) {
 
 // ask prints a question on standard error and reads one line. The end of the
 // input counts as an empty answer.
-func (a *app) ask(question string) (string, error) {
+func (a *app) ask(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(a.env.Stderr, question)
-	line, err := a.in.ReadString('\n')
-	if errors.Is(err, io.EOF) {
-		fmt.Fprintln(a.env.Stderr)
-		err = nil
+	type answer struct {
+		line string
+		err  error
 	}
-	return strings.TrimSpace(line), err
+	// Nothing ends a read from a terminal but a line. Who does not wait for one
+	// leaves the reading behind, and the process ends.
+	answers := make(chan answer, 1)
+	go func() {
+		line, err := a.in.ReadString('\n')
+		answers <- answer{line, err}
+	}()
+	select {
+	case got := <-answers:
+		if errors.Is(got.err, io.EOF) {
+			fmt.Fprintln(a.env.Stderr)
+			got.err = nil
+		}
+		return strings.TrimSpace(got.line), got.err
+	case <-ctx.Done():
+		fmt.Fprintln(a.env.Stderr)
+		return "", errInterrupted
+	}
 }
+
+var errInterrupted = errors.New("interrupted")
 
 // confirm asks for a yes; anything else is a no.
-func (a *app) confirm(question string) (bool, error) {
-	answer, err := a.ask(question + " [y/N] ")
+func (a *app) confirm(ctx context.Context, question string) (bool, error) {
+	answer, err := a.ask(ctx, question+" [y/N] ")
 	answer = strings.ToLower(answer)
 	return answer == "y" || answer == "yes", err
-}
-
-// serverNames completes the names of configured servers.
-func (a *app) serverNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, closeHost, err := a.open(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	defer closeHost()
-	snap, err := c.Snapshot(cmd.Context(), false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for _, s := range snap.Servers {
-		if s.InForce {
-			names = append(names, s.Name+"\t"+s.Origin.Product)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// oneServerName completes the first argument only.
-func (a *app) oneServerName(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.serverNames(cmd, args, word)
 }

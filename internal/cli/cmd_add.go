@@ -74,13 +74,10 @@ Without arguments on a terminal, a few questions are asked instead.`,
 	flags.BoolVar(&f.replace, "replace", false, "replace a server of the same name in that file")
 	complete(cmd, "scope", "local", "user", "project")
 	complete(cmd, "transport", "stdio", "http", "sse")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef(cmd.CommandPath(), "%v; put -- before the command if it is an option of that", err)
+	})
 	return cmd
-}
-
-// complete offers fixed words for a flag.
-func complete(cmd *cobra.Command, flag string, words ...string) {
-	// The flag is defined right above each call, which is the only error.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // server turns the command line into a server, and notes on what was inferred.

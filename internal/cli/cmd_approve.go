@@ -25,58 +25,45 @@ project can give or widen one.`,
 		Args: atLeastOne("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
-				for _, name := range args {
-					if err := a.approve(cmd.Context(), c, name, yes); err != nil {
-						return err
-					}
-				}
-				return nil
+				return a.changeEach(args, func(name string) (patchbay.Change, error) {
+					return a.approve(cmd.Context(), c, name, yes)
+				})
 			})
 		},
-		ValidArgsFunction: a.serverNames,
+		ValidArgsFunction: a.serversIn(config.NeedsApproval),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-// decision is what approve and reject print as JSON.
-type decision struct {
-	Name     string `json:"name"`
-	Decision string `json:"decision"` // approved, rejected, unchanged
-	Hash     string `json:"hash"`
-}
-
-func (a *app) approve(ctx context.Context, c *control.Client, name string, yes bool) error {
+// approve shows what one server would do and, if that is wanted, approves it.
+func (a *app) approve(ctx context.Context, c *control.Client, name string, yes bool) (patchbay.Change, error) {
 	req, err := c.Approval(ctx, name)
 	if err != nil {
-		return err
+		return patchbay.Change{}, err
 	}
 	if req.Approved {
-		return a.print(decision{req.Name, "unchanged", req.Hash}, func(p *printer) {
-			p.line("Server %q is already approved.", req.Name)
-		})
+		return patchbay.Change{Action: "unchanged", Name: req.Name, Scope: req.Origin.Scope, Note: "already approved"}, nil
 	}
-	if !a.json && !a.quiet {
+	// Nobody is asked about what was not shown, however quiet the run is to be.
+	if !yes || !a.quiet {
 		// The text is safe to print as it is: the host escaped it.
 		fmt.Fprintln(a.env.Stderr, req.Text)
 	}
 	if !yes {
 		if !a.env.Interactive {
-			return &patchbay.Error{
+			return patchbay.Change{}, &patchbay.Error{
 				Kind: patchbay.KindDenied, Message: fmt.Sprintf("Server %q needs approval, and there is no terminal to ask on.", req.Name),
-				Hint: "Review it with `patchbay get`, then run `patchbay approve " + req.Name + " --yes`.",
+				Hint: "After reading what is shown above, run `patchbay approve " + req.Name + " --yes`.",
 			}
 		}
-		ok, err := a.confirm(fmt.Sprintf("Approve %q?", config.Escape(req.Name)))
+		ok, err := a.confirm(ctx, fmt.Sprintf("Approve %q?", config.Escape(req.Name)))
 		if err != nil {
-			return err
+			return patchbay.Change{}, err
 		}
 		if !ok {
-			return &patchbay.Error{Kind: patchbay.KindDenied, Message: "Not approved."}
+			return patchbay.Change{}, &patchbay.Error{Kind: patchbay.KindDenied, Message: "Not approved."}
 		}
 	}
-	if err := c.Approve(ctx, name, req.Hash); err != nil {
-		return err
-	}
-	return a.print(decision{req.Name, "approved", req.Hash}, func(p *printer) { p.line("Approved %q.", req.Name) })
+	return c.Approve(ctx, name, req.Hash)
 }

@@ -1,6 +1,11 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+)
 
 func (a *app) disableCommand() *cobra.Command {
 	return &cobra.Command{
@@ -12,6 +17,6 @@ kept in Patchbay's own file: the product's file does not change.`,
 		Example:           `  patchbay disable github`,
 		Args:              atLeastOne("name"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.setEnabled(cmd, args, false) },
-		ValidArgsFunction: a.serverNames,
+		ValidArgsFunction: a.servers(func(_ []string, s patchbay.ServerStatus) bool { return s.InForce && s.State != config.Disabled }),
 	}
 }

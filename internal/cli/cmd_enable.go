@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -16,25 +17,14 @@ Patchbay's own file: the product's file does not change.`,
 		Example:           `  patchbay enable github`,
 		Args:              atLeastOne("name"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.setEnabled(cmd, args, true) },
-		ValidArgsFunction: a.serverNames,
+		ValidArgsFunction: a.serversIn(config.Disabled),
 	}
 }
 
-// setEnabled switches each of the servers, stopping at the first that cannot be.
 func (a *app) setEnabled(cmd *cobra.Command, names []string, on bool) error {
 	return a.withClient(cmd.Context(), func(c *control.Client) error {
-		changes := make([]patchbay.Change, 0, len(names))
-		for _, name := range names {
-			change, err := c.SetEnabled(cmd.Context(), name, on)
-			if err != nil {
-				return err
-			}
-			changes = append(changes, change)
-		}
-		return a.print(changes, func(p *printer) {
-			for _, ch := range changes {
-				p.change(ch)
-			}
+		return a.changeEach(names, func(name string) (patchbay.Change, error) {
+			return c.SetEnabled(cmd.Context(), name, on)
 		})
 	})
 }

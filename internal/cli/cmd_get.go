@@ -35,7 +35,7 @@ declarations of the same name. Nothing is started or contacted.`,
 				return a.print(s, func(p *printer) { p.server(s, snap.Servers) })
 			})
 		},
-		ValidArgsFunction: a.oneServerName,
+		ValidArgsFunction: onlyFirst(a.servers(func([]string, patchbay.ServerStatus) bool { return true })),
 	}
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask secrets")
 	return cmd
@@ -73,8 +73,12 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	}
 	p.problems(s.Problems)
 	for _, o := range all {
-		if o.Name == s.Name && o.ShadowedBy != nil {
+		switch {
+		case o.Name != s.Name || o.Origin.File == s.Origin.File && o.Origin.Pointer == s.Origin.Pointer:
+		case o.ShadowedBy != nil:
 			p.line("Shadows:      %s: %s", p.place(o.Origin), o.Why)
+		default:
+			p.line("Also at:      %s: %s%s", p.place(o.Origin), stateCell(o).text, note(o.Reason+o.Skip))
 		}
 	}
 }

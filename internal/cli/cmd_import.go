@@ -38,7 +38,12 @@ is not needed to use a server; it makes a copy that is yours to edit.`,
 				})
 			})
 		},
-		ValidArgs: providerIDs(),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return products(), cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.servers(func(args []string, s patchbay.ServerStatus) bool { return s.Origin.Provider == args[0] })(cmd, args, word)
+		},
 	}
 	cmd.Flags().StringVarP(&scope, "scope", "s", "user", "`scope` to copy into: local, user or project")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be copied, change nothing")

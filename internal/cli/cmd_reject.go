@@ -3,6 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -16,22 +18,15 @@ are not asked again, unless the entry changes.`,
 		Args:    atLeastOne("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
-				for _, name := range args {
+				return a.changeEach(args, func(name string) (patchbay.Change, error) {
 					req, err := c.Approval(cmd.Context(), name)
 					if err != nil {
-						return err
+						return patchbay.Change{}, err
 					}
-					if err := c.Reject(cmd.Context(), name, req.Hash); err != nil {
-						return err
-					}
-					err = a.print(decision{req.Name, "rejected", req.Hash}, func(p *printer) { p.line("Rejected %q.", req.Name) })
-					if err != nil {
-						return err
-					}
-				}
-				return nil
+					return c.Reject(cmd.Context(), name, req.Hash)
+				})
 			})
 		},
-		ValidArgsFunction: a.serverNames,
+		ValidArgsFunction: a.serversIn(config.NeedsApproval),
 	}
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -29,19 +31,13 @@ only when --from names that product; comments and everything else in it stay.`,
 				return a.print(change, func(p *printer) { p.change(change) })
 			})
 		},
-		ValidArgsFunction: a.oneServerName,
+		ValidArgsFunction: onlyFirst(a.servers(func(_ []string, s patchbay.ServerStatus) bool {
+			return s.Origin.Provider == cmp.Or(from, "patchbay")
+		})),
 	}
 	cmd.Flags().StringVarP(&scope, "scope", "s", "", "`scope` to remove it from: local, user or project")
 	cmd.Flags().StringVar(&from, "from", "", "edit the file of this `product` (see patchbay list --sources)")
 	complete(cmd, "scope", "local", "user", "project")
-	complete(cmd, "from", providerIDs()...)
+	complete(cmd, "from", products()...)
 	return cmd
-}
-
-func providerIDs() []string {
-	var ids []string
-	for _, p := range patchbay.Providers() {
-		ids = append(ids, p.ID)
-	}
-	return ids
 }

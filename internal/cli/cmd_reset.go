@@ -15,12 +15,15 @@ func (a *app) resetCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
-				n, err := c.ResetProjectChoices(cmd.Context())
+				f, err := c.ResetProjectChoices(cmd.Context())
 				if err != nil {
 					return err
 				}
-				return a.print(map[string]int{"forgotten": n}, func(p *printer) {
-					p.line("Forgot %s of this project.", count(n, "choice", "choices"))
+				return a.print(f, func(p *printer) {
+					p.line("Forgot %s of this project.", count(f.Forgotten, "choice", "choices"))
+					if f.File != "" {
+						p.line("File modified: %s", p.path(f.File))
+					}
 				})
 			})
 		},

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -30,6 +34,32 @@ func (a *app) lookup(name string) string {
 		}
 	}
 	return ""
+}
+
+// writeJSON writes a value in JSON. Characters that would steer or deceive a
+// terminal are escaped, as JSON allows for every character.
+func writeJSON(w io.Writer, v any) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	var out strings.Builder
+	for _, r := range text.String() {
+		switch {
+		case r < 0x7f || config.Escape(string(r)) == string(r): // JSON escapes the controls below
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 // line writes one line; arguments are escaped.

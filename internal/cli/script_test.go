@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
 
@@ -21,7 +22,10 @@ const quickExit = "atexit_sleep_ms=0"
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", quickExit)
 	testscript.Main(m, map[string]func(){
-		"patchbay": func() { os.Exit(cli.Main(context.Background(), cli.Process())) },
+		"patchbay": func() {
+			ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt) // as the program itself does
+			os.Exit(cli.Main(ctx, cli.Process()))
+		},
 	})
 }
 

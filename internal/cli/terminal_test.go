@@ -166,8 +166,45 @@ func TestApprovePrompt(t *testing.T) {
 	}
 	c = talk(t, home, project, "approve", "tool")
 	c.answer(`Approve "tool"? [y/N] `, "yes")
-	if out, code := c.end(); code != 0 || !strings.Contains(out, `Approved "tool".`) {
+	if out, code := c.end(); code != 0 || !strings.Contains(out, `Approved "tool" (project scope)`) {
 		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+}
+
+// What is asked about is shown, whatever the run prints otherwise.
+func TestApprovePromptIsNeverQuiet(t *testing.T) {
+	home, project := machine(t)
+	if err := os.WriteFile(filepath.Join(project, ".mcp.json"), []byte(`{"mcpServers": {"tool": {"command": "acme"}}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--quiet", "--json"} {
+		c := talk(t, home, project, "approve", "tool", flag)
+		c.until("Command      acme")
+		c.answer(`Approve "tool"? [y/N] `, "no")
+		if out, code := c.end(); code != 5 {
+			t.Errorf("%s: exit code %d:\n%s", flag, code, out)
+		}
+	}
+}
+
+// Ctrl-C leaves at any question, and changes nothing.
+func TestInterrupt(t *testing.T) {
+	home, project := machine(t)
+	if err := os.WriteFile(filepath.Join(project, ".mcp.json"), []byte(`{"mcpServers": {"tool": {"command": "acme"}}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for question, args := range map[string][]string{"Name: ": {"add"}, "[y/N] ": {"approve", "tool"}} {
+		c := talk(t, home, project, args...)
+		c.until(question)
+		if _, err := c.tty.WriteString("\x03"); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := c.end(); code != 1 || !strings.Contains(out, "patchbay: interrupted") {
+			t.Errorf("%v: exit code %d:\n%s", args, code, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(home, ".local")); !os.IsNotExist(err) {
+		t.Errorf("something was written: %v", err)
 	}
 }
 

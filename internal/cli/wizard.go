@@ -14,7 +14,7 @@ import (
 // answer is checked before the next question.
 func (a *app) addWizard(ctx context.Context) error {
 	fmt.Fprintln(a.env.Stderr, "Add an MCP server. An empty line takes the answer in brackets; Ctrl-C leaves.")
-	w := wizard{app: a}
+	w := wizard{app: a, ctx: ctx}
 	name := w.until("Name: ", "", func(s string) error { return config.CheckName(s) })
 	target := w.until("Command line or URL: ", "", func(s string) error {
 		if s == "" {
@@ -37,7 +37,7 @@ func (a *app) addWizard(ctx context.Context) error {
 		return w.err
 	}
 	fmt.Fprintf(a.env.Stderr, "\n%s\n  %s\n", config.Escape(name), config.Escape(s.Target()))
-	if ok, err := a.confirm("Add it?"); err != nil || !ok {
+	if ok, err := a.confirm(ctx, "Add it?"); err != nil || !ok {
 		if err == nil {
 			err = &patchbay.Error{Kind: patchbay.KindDenied, Message: "Nothing was added."}
 		}
@@ -55,6 +55,7 @@ func (a *app) addWizard(ctx context.Context) error {
 // wizard asks questions until one fails to be answered at all.
 type wizard struct {
 	app *app
+	ctx context.Context // of the one run it lives for
 	err error
 }
 
@@ -65,7 +66,7 @@ func (w *wizard) until(question, fallback string, check func(string) error) stri
 		if w.err != nil {
 			return ""
 		}
-		answer, err := w.app.ask(question)
+		answer, err := w.app.ask(w.ctx, question)
 		if err != nil {
 			w.err = err
 			return ""

@@ -65,6 +65,9 @@ func serve(h *patchbay.Host, op operation) http.Handler {
 			if !ok {
 				e = &patchbay.Error{Message: err.Error()}
 			}
+			if !ok && errors.Is(err, context.DeadlineExceeded) {
+				e.Kind = patchbay.KindTimeout
+			}
 			w.WriteHeader(statusOf(e.Kind))
 			result = e
 		}
@@ -225,8 +228,8 @@ func approval(h *patchbay.Host, r *http.Request) (any, error) {
 }
 
 // Approve records that a server may be used as the hash describes it.
-func (c *Client) Approve(ctx context.Context, name, hash string) error {
-	return c.call(ctx, "POST", serverPath("/approve", name), hash, &none{})
+func (c *Client) Approve(ctx context.Context, name, hash string) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath("/approve", name), hash, &ch)
 }
 
 func approve(h *patchbay.Host, r *http.Request) (any, error) {
@@ -234,12 +237,12 @@ func approve(h *patchbay.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return none{}, h.Approve(r.Context(), nameOf(r), hash)
+	return h.Approve(r.Context(), nameOf(r), hash)
 }
 
 // Reject records that a server must not be used as the hash describes it.
-func (c *Client) Reject(ctx context.Context, name, hash string) error {
-	return c.call(ctx, "POST", serverPath("/reject", name), hash, &none{})
+func (c *Client) Reject(ctx context.Context, name, hash string) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath("/reject", name), hash, &ch)
 }
 
 func reject(h *patchbay.Host, r *http.Request) (any, error) {
@@ -247,12 +250,12 @@ func reject(h *patchbay.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return none{}, h.Reject(r.Context(), nameOf(r), hash)
+	return h.Reject(r.Context(), nameOf(r), hash)
 }
 
 // ResetProjectChoices forgets every approval and rejection of the project.
-func (c *Client) ResetProjectChoices(ctx context.Context) (forgotten int, err error) {
-	return forgotten, c.call(ctx, "POST", "/v1/project/choices/reset", nil, &forgotten)
+func (c *Client) ResetProjectChoices(ctx context.Context) (f patchbay.ForgottenChoices, err error) {
+	return f, c.call(ctx, "POST", "/v1/project/choices/reset", nil, &f)
 }
 
 func resetProjectChoices(h *patchbay.Host, r *http.Request) (any, error) {

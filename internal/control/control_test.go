@@ -87,18 +87,23 @@ func TestEveryMethod(t *testing.T) {
 	state(config.NeedsApproval)
 	a, err := c.Approval(ctx, "tool")
 	step("Approval", err)
-	step("Approve", c.Approve(ctx, "tool", a.Hash))
+	ch, err := c.Approve(ctx, "tool", a.Hash)
+	step("Approve", err)
+	if ch.Action != "approved" || filepath.Base(ch.File) != "approvals.json" {
+		t.Errorf("Approve: %+v", ch)
+	}
 	state(config.Pending)
-	step("Reject", c.Reject(ctx, "tool", a.Hash))
+	_, err = c.Reject(ctx, "tool", a.Hash)
+	step("Reject", err)
 	state(config.Disabled)
-	n, err := c.ResetProjectChoices(ctx)
+	forgotten, err := c.ResetProjectChoices(ctx)
 	step("ResetProjectChoices", err)
-	if n != 1 {
-		t.Errorf("forgot %d choices, want 1", n)
+	if forgotten.Forgotten != 1 {
+		t.Errorf("forgot %d choices, want 1", forgotten.Forgotten)
 	}
 	state(config.NeedsApproval)
 
-	ch, err := c.Add(ctx, patchbay.AddRequest{Name: "mine", Scope: config.ScopeUser, Server: json.RawMessage(`{"command":"x"}`)})
+	ch, err = c.Add(ctx, patchbay.AddRequest{Name: "mine", Scope: config.ScopeUser, Server: json.RawMessage(`{"command":"x"}`)})
 	step("Add", err)
 	if ch.Action != "added" {
 		t.Errorf("Add: %+v", ch)
