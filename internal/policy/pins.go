@@ -26,7 +26,7 @@ type PinnedTool struct {
 const (
 	maxPinnedTools = 2048
 	maxPinnedName  = 1 << 10
-	maxPinnedBytes = 4 << 20 // of definitions
+	maxPinnedBytes = 2 << 20 // of definitions
 )
 
 // pinsVersion is the format of the pins file.

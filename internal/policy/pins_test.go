@@ -260,7 +260,7 @@ func TestPinsFile(t *testing.T) {
 func TestPinsAreBounded(t *testing.T) {
 	var p Pins
 	p.Learn("s", raws(toolDef("victim", "good")), monday)
-	long := strings.Repeat("x", 2100)
+	long := strings.Repeat("x", 1100)
 	for i := range 5 {
 		var flood []json.RawMessage
 		for k := range 500 {

@@ -220,13 +220,18 @@ func (r Rule) couldMean(servers []string, tools []subject) int {
 
 // sanitize writes a name the way mcp__server__tool does.
 func sanitize(name string) string {
-	return strings.Map(func(r rune) rune {
+	var b strings.Builder
+	for _, r := range name {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
+			b.WriteRune(r)
+		case r > 0xffff: // two units where the rule was made
+			b.WriteString("__")
+		default:
+			b.WriteByte('_')
 		}
-		return '_'
-	}, name)
+	}
+	return b.String()
 }
 
 // glob reports whether a pattern fits a whole text; a * fits any part of it.
