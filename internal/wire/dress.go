@@ -6,21 +6,23 @@ import (
 	"strconv"
 )
 
-// dress adds what the modern era wants in every result, as far as the result
+// Dress adds what the modern era wants in every result, as far as the result
 // does not have it: resultType, the name of this server, and how it may be kept
-// if it may.
-func (s *Server) dress(method string, result json.RawMessage) json.RawMessage {
+// if it may. The server does so itself with what a handler returns; one that
+// answers with the same large result again and again can have it done once,
+// since a result that begins with these members need not be searched for them.
+func (s *Server) Dress(method string, result json.RawMessage) json.RawMessage {
 	head := make([]byte, 0, 80+len(s.identity)+len(result))
 	head, rest := s.appendDressed(head, method, result)
 	return append(head, rest...)
 }
 
-// appendDressed is dress in two pieces, so that a large result need not be
+// appendDressed is Dress in two pieces, so that a large result need not be
 // copied: it appends the beginning of the dressed result to head and returns
 // the rest, which is a part of result as a rule.
 func (s *Server) appendDressed(head []byte, method string, result json.RawMessage) ([]byte, json.RawMessage) {
 	var hasType, hasMeta, hasTTL, hasScope bool
-	complete := true
+	complete, cached := true, cacheable(method)
 	c := newCursor(result)
 	if !c.open {
 		result = json.RawMessage("{}")
@@ -44,7 +46,7 @@ func (s *Server) appendDressed(head []byte, method string, result json.RawMessag
 				named, _ = SetMember(result, s.opts.Info, "_meta", MetaServerInfo)
 			}
 		}
-		if hasType && hasMeta && hasTTL && hasScope {
+		if hasType && hasMeta && (!cached || hasTTL && hasScope) {
 			break
 		}
 	}
@@ -52,7 +54,7 @@ func (s *Server) appendDressed(head []byte, method string, result json.RawMessag
 	if !hasType {
 		head = append(head, `"resultType":"complete",`...)
 	}
-	if complete && cacheable(method) {
+	if complete && cached {
 		var hint CacheHint
 		if s.opts.Cache != nil {
 			hint = s.opts.Cache(method)

@@ -29,7 +29,6 @@ type exchange struct {
 
 // init prepares an exchange for n answers.
 func (ex *exchange) init(n int, accepts accepted) {
-	ex.wake = make(chan struct{}, 1)
 	ex.missing = n
 	ex.answers = ex.inline[:0]
 	ex.jsonOnly = ex.jsonOnly || !accepts.stream
@@ -37,12 +36,12 @@ func (ex *exchange) init(n int, accepts accepted) {
 }
 
 // begin makes the caller the reader.
-func (ex *exchange) begin() (reader int) {
-	reader = ex.attach()
+func (ex *exchange) begin() reader {
+	r := ex.attach()
 	if ex.streamOnly {
 		ex.start()
 	}
-	return reader
+	return r
 }
 
 // Notify implements jobOutlet.
@@ -84,14 +83,14 @@ func (ex *exchange) settle() {
 	if ex.opened {
 		for _, answer := range ex.answers {
 			if ex.job != nil && answer.Error == nil {
-				answer.Result = ex.server.dress(ex.method, answer.Result)
+				answer.Result = ex.server.Dress(ex.method, answer.Result)
 			}
 			ex.add(answer)
 		}
 		ex.answers = nil
 		ex.ended = ex.missing == 0
 	}
-	signal(ex.wake)
+	ex.reader.wake()
 }
 
 // state says whether all requests are answered, and whether it is a stream.
@@ -103,7 +102,7 @@ func (ex *exchange) state() (complete, opened bool) {
 
 // respond serves the POST until it is answered: with results, with what a
 // modern call asks its client, or with a stream of events that ends with either.
-func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchange, reader int) {
+func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchange, wake reader) {
 	out := eventWriter{w: w, times: &h.times}
 	defer out.stop()
 	var grace <-chan time.Time
@@ -114,8 +113,8 @@ func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchan
 			return
 		}
 		if opened {
-			if state := out.pump(&ex.outStream, reader); state != streamWaits {
-				h.leave(ex, reader, state)
+			if state := out.pump(&ex.outStream, wake); state != streamWaits {
+				h.leave(ex, wake, state)
 				return
 			}
 		}
@@ -123,7 +122,7 @@ func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchan
 			grace = time.After(askGrace)
 		}
 		select {
-		case <-ex.wake:
+		case <-wake:
 		case <-out.quiet():
 			out.comment()
 		case <-grace:
@@ -134,7 +133,7 @@ func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchan
 				}
 			}
 		case <-r.Context().Done():
-			h.leave(ex, reader, streamLost)
+			h.leave(ex, wake, streamLost)
 			return
 		}
 	}
@@ -143,8 +142,8 @@ func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchan
 // leave is for a reader that stops. If that was before the end, and nobody can
 // come back for the rest, the calls are cancelled: the modern era knows no
 // coming back, and the legacy era only where events have been numbered.
-func (h *HTTPHandler) leave(ex *exchange, reader int, state streamState) {
-	if !ex.detach(reader) || state == streamEnded {
+func (h *HTTPHandler) leave(ex *exchange, r reader, state streamState) {
+	if !ex.detach(r) || state == streamEnded {
 		return
 	}
 	if _, opened := ex.state(); ex.job != nil || !opened {

@@ -92,6 +92,17 @@ func TestHTTPGuard(t *testing.T) {
 	})
 }
 
+// The guard also stands in front of handlers of others.
+func TestGuardProtect(t *testing.T) {
+	h := Guard{}.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	if w := direct(h, "GET", ""); w.Code != http.StatusTeapot {
+		t.Errorf("%d", w.Code)
+	}
+	if w := direct(h, "GET", "", "Origin", "http://evil.example"); w.Code != http.StatusForbidden {
+		t.Errorf("%d", w.Code)
+	}
+}
+
 // What a POST must look like before anybody reads it.
 func TestHTTPMessageForm(t *testing.T) {
 	s := newSite(t, newTestServer(t), HTTPOptions{MaxBody: 2000})

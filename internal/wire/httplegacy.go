@@ -67,7 +67,7 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal
 	}
 	defer s.leave()
 	st := s.standalone
-	var reader int
+	var wake reader
 	if last := r.Header.Get(headerLastEventID); last != "" {
 		number, seen, ok := parseEventID(last)
 		if ok {
@@ -76,15 +76,12 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal
 		if !ok || st == nil {
 			return refuse(http.StatusBadRequest, CodeInvalidRequest, "nothing is kept for this "+headerLastEventID)
 		}
-		reader = st.resume(seen)
-	} else {
-		if st.attached() {
-			return refuse(http.StatusConflict, CodeInvalidRequest, "this session has a stream already")
-		}
-		reader = st.attach()
+		wake = st.resume(seen)
+	} else if wake = st.attach(); wake == nil {
+		return refuse(http.StatusConflict, CodeInvalidRequest, "this session has a stream already")
 	}
 	st.start()
-	h.pump(w, r, st, reader, nil, nil)
+	h.pump(w, r, st, wake, nil, nil)
 	return nil
 }
 
@@ -156,6 +153,9 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 	if !p.batch {
 		id = p.requests[0].ID
 	}
+	if h.server.drains() {
+		return shuttingDown(id)
+	}
 	principal := s.session.Principal
 	if err := h.limiter.acquire(r.Context(), principal); err != nil {
 		return tooMany(id)
@@ -169,7 +169,7 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 		no.ID = id
 		return no
 	}
-	reader := ex.begin()
+	wake := ex.begin()
 	for _, m := range p.others {
 		s.deliver(m)
 	}
@@ -178,7 +178,7 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 			break // the end of the session has answered them
 		}
 	}
-	h.respond(w, r, ex, reader)
+	h.respond(w, r, ex, wake)
 	return nil
 }
 

@@ -81,18 +81,18 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 	}
 	ex.server, ex.job, ex.method, ex.id, ex.jsonOnly = h.server, j, m.Method, m.ID, h.opts.JSONOnly
 	ex.init(1, parseAccept(r.Header["Accept"]))
-	reader := ex.begin()
-	if parked == nil {
-		if !h.server.enter() {
-			return shuttingDown(m.ID)
-		}
+	wake := ex.begin()
+	switch {
+	case parked != nil:
+		j.resume(ex, wake, m.Params)
+	case h.server.enter():
 		j.begin(h.server.ctx, m)
-		j.heardBy(ex, ex.wake)
+		j.heardBy(ex, wake)
 		go j.run()
-	} else {
-		j.heardBy(ex, ex.wake)
+	default:
+		return shuttingDown(m.ID)
 	}
-	h.respond(w, r, ex, reader)
+	h.respond(w, r, ex, wake)
 	return nil
 }
 
@@ -118,8 +118,8 @@ func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	st := newOutStream()
-	reader := st.attach()
+	st := &outStream{}
+	wake := st.attach()
 	send := func(m Message) error { return st.push(ctx, m, false) }
 	l := newListener(sess, m.ID, send)
 	if refused := h.server.listen(ctx, l, m.Params); refused != nil {
@@ -128,19 +128,19 @@ func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *
 	defer h.server.unlisten(l)
 	send(l.acknowledgement()) // it is the first, so there is room
 	l.acknowledged()
-	h.pump(w, r, st, reader, l.end, func() { st.end(Message{ID: m.ID, Result: l.result(h.server)}) })
+	h.pump(w, r, st, wake, l.end, func() { st.end(Message{ID: m.ID, Result: l.result(h.server)}) })
 	return nil
 }
 
 // pump serves a response that is nothing but a stream, until the stream ends or
 // the client has gone. When end is closed it calls finish, which ends the stream.
-func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream, reader int, end <-chan struct{}, finish func()) {
+func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream, wake reader, end <-chan struct{}, finish func()) {
 	out := eventWriter{w: w, times: &h.times}
 	defer out.stop()
-	defer st.detach(reader)
-	for out.pump(st, reader) == streamWaits {
+	defer st.detach(wake)
+	for out.pump(st, wake) == streamWaits {
 		select {
-		case <-st.wake:
+		case <-wake:
 		case <-out.quiet():
 			out.comment()
 		case <-end:

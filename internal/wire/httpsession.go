@@ -174,6 +174,7 @@ func (s *httpSession) abandon(ex *exchange) {
 	}
 	s.mu.Unlock()
 	for _, id := range ids {
+		ex.cancelled()
 		params := append([]byte(`{"requestId":`), id.AppendTo(nil)...)
 		s.deliver(Message{Method: "notifications/cancelled", Params: append(params, '}')})
 	}
@@ -363,10 +364,9 @@ func (h *HTTPHandler) newSession(principal string, m Message) (*httpSession, Mes
 		busy:       1,
 		inbox:      make(chan Message, 8),
 		closed:     make(chan struct{}),
-		standalone: newOutStream(),
+		standalone: &outStream{resumable: true},
 		exchanges:  map[ID]*exchange{},
 	}
-	s.standalone.resumable = true
 	s.client = &client{
 		server: h.server, owner: s.owner, principal: principal,
 		id: s.id, standalone: s.standalone, gone: make(chan struct{}),

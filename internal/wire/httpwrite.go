@@ -82,13 +82,13 @@ type eventWriter struct {
 }
 
 // pump writes what is in the stream for this reader.
-func (e *eventWriter) pump(st *outStream, reader int) streamState {
+func (e *eventWriter) pump(st *outStream, r reader) streamState {
 	if e.control == nil {
 		e.begin()
 	}
 	var state streamState
 	var after time.Duration
-	e.batch, state, after = st.take(reader, e.batch[:0])
+	e.batch, state, after = st.take(r, e.batch[:0])
 	for i, event := range e.batch {
 		for _, part := range event {
 			e.write(part)

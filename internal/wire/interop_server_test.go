@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 deprecated features are served as long as clients have them
+
 package wire
 
 import (

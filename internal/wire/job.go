@@ -50,7 +50,7 @@ type job struct {
 
 	mu       sync.Mutex
 	out      jobOutlet       // nil while nobody is there to hear
-	wake     chan struct{}   // capacity 1: whoever serves the job has something to look at
+	wake     reader          // whoever serves the job: it has something to look at
 	token    json.RawMessage // the progress token of the request that resumed the job
 	asks     []*ask          // not yet answered, in order
 	asked    int             // how many there were
@@ -86,16 +86,9 @@ func (j *job) run() {
 	}
 }
 
-func signal(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default: // it is awake, or nobody is there
-	}
-}
-
 // heardBy makes out the place where the job is heard from now on, and wake what
 // is signalled when there is something to do for it.
-func (j *job) heardBy(out jobOutlet, wake chan struct{}) {
+func (j *job) heardBy(out jobOutlet, wake reader) {
 	j.mu.Lock()
 	j.out, j.wake = out, wake
 	finished, answer := j.finished, j.answer
@@ -105,12 +98,16 @@ func (j *job) heardBy(out jobOutlet, wake chan struct{}) {
 	}
 }
 
-// resumedWith takes note of the params of the request that resumed the job.
-func (j *job) resumedWith(params json.RawMessage) {
+// resume goes on with a job that was parked. It is heard by another request
+// now, whose params have the answers to what it asked.
+func (j *job) resume(out jobOutlet, wake reader, params json.RawMessage) {
 	token, _ := Member(params, "_meta", MetaProgressToken)
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	j.token = token
+	j.mu.Unlock()
+	j.heardBy(out, wake)
+	responses, _ := Member(params, "inputResponses")
+	j.take(responses)
 }
 
 // Call implements Link: it asks the client.

@@ -60,6 +60,13 @@ func (s *Server) enter() bool {
 	return true
 }
 
+// drains reports whether the server takes no more calls.
+func (s *Server) drains() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
 func (s *Server) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -296,7 +296,7 @@ func (s *Server) endListeners(owner string) {
 // result is the answer that ends a subscription in order.
 func (l *listener) result(s *Server) json.RawMessage {
 	result, _ := SetMember(nil, l.id.AppendTo(nil), "_meta", MetaSubscriptionID)
-	return s.dress("subscriptions/listen", result)
+	return s.Dress("subscriptions/listen", result)
 }
 
 // publish tells a modern client something that belongs to no call: on the one

@@ -62,7 +62,7 @@ func (j *job) ask(ctx context.Context, q Call) (json.RawMessage, error) {
 	j.asks = append(j.asks, a)
 	wake := j.wake
 	j.mu.Unlock()
-	signal(wake)
+	wake.wake()
 	select {
 	case answer, ok := <-a.answer:
 		if !ok {

@@ -28,8 +28,6 @@ var (
 // taken, as far as its session has room, for a client that comes back with
 // Last-Event-ID after it lost the connection.
 type outStream struct {
-	wake chan struct{} // capacity 1: there is something for the reader to look at
-
 	resumable bool
 	prime     bool   // open with an empty event, so that the client has an id from the start
 	number    uint64 // within its session
@@ -43,13 +41,22 @@ type outStream struct {
 	opened bool          // it will be a stream, even if nothing is in it yet
 	ended  bool          // nothing more will come
 	lost   bool          // something did not fit: only a new stream helps
-	reader int           // the present reader; 0 if there is none
-	last   int           // the last reader there was
+	reader reader        // the present one; nil if there is none
+	begun  bool          // there was a reader once
 	hangUp time.Duration // > 0: the reader shall ask the client to come back
 	room   chan struct{} // closed when a reader has taken or gone; nil if nobody waits
 }
 
-func newOutStream() *outStream { return &outStream{wake: make(chan struct{}, 1)} }
+// A reader is told, on a channel of capacity 1 that is its own, when there is
+// something for it to look at.
+type reader chan struct{}
+
+func (r reader) wake() {
+	select {
+	case r <- struct{}{}:
+	default: // it is awake, or nobody is there
+	}
+}
 
 // push adds a message. If the reader is behind by more than maxUnsent, push
 // waits for it when wait is true, and otherwise gives the stream up.
@@ -60,24 +67,22 @@ func (st *outStream) push(ctx context.Context, m Message, wait bool) error {
 		case st.ended || st.lost:
 			st.mu.Unlock()
 			return errGone
-		case st.reader == 0 && st.last > 0 && !st.resumable:
+		case st.reader == nil && st.begun && !st.resumable:
 			st.mu.Unlock()
 			return errGone
-		case st.unsent == 0 || st.unsent+m.size() <= maxUnsent || st.resumable && st.reader == 0:
+		case st.unsent == 0 || st.unsent+m.size() <= maxUnsent || st.resumable && st.reader == nil:
 			st.add(m)
+			st.reader.wake()
 			st.mu.Unlock()
-			signal(st.wake)
 			return nil
 		case !wait && st.resumable:
-			st.reader = 0 // it may come back for what it missed
-			st.makeRoom()
+			st.dismiss() // it may come back for what it missed
 			st.mu.Unlock()
-			signal(st.wake)
 			continue
 		case !wait:
 			st.lost = true
+			st.reader.wake()
 			st.mu.Unlock()
-			signal(st.wake)
 			return errStalled
 		}
 		if st.room == nil {
@@ -103,8 +108,8 @@ func (st *outStream) end(m Message) {
 		}
 		st.ended = true
 	}
+	st.reader.wake()
 	st.mu.Unlock()
-	signal(st.wake)
 }
 
 // add frames a message and puts it in the queue. Under mu.
@@ -114,7 +119,7 @@ func (st *outStream) add(m Message) {
 	}
 	st.addEvent(st.frame(m))
 	// With nobody there to take them, the oldest make room for the newest.
-	for st.reader == 0 && st.unsent > maxUnsent && st.taken < len(st.events)-1 {
+	for st.reader == nil && st.unsent > maxUnsent && st.taken < len(st.events)-1 {
 		st.unsent -= st.events[st.taken].length()
 		st.taken++
 	}
@@ -189,24 +194,25 @@ func (st *outStream) forget(limit int) {
 	}
 }
 
-// attach makes the caller the reader, in place of another if there is one.
-func (st *outStream) attach() (reader int) {
+// attach makes the caller the reader. It returns nil if there is one already.
+func (st *outStream) attach() reader {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.reader != nil {
+		return nil
+	}
 	return st.newReader()
 }
 
-func (st *outStream) newReader() int {
-	st.last++
-	st.reader = st.last
-	st.hangUp = 0
-	signal(st.wake) // the one before must notice
+func (st *outStream) newReader() reader {
+	st.reader, st.begun, st.hangUp = make(reader, 1), true, 0
 	return st.reader
 }
 
-// resume attaches a reader that has seen the events up to and with number seen.
-// Those that are no longer kept are lost to it.
-func (st *outStream) resume(seen uint64) (reader int) {
+// resume makes the caller the reader, in place of another if there is one. It
+// has seen the events up to and with number seen; those that are no longer kept
+// are lost to it.
+func (st *outStream) resume(seen uint64) reader {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	next := min(max(seen+1, st.first), st.first+uint64(len(st.events)))
@@ -215,19 +221,27 @@ func (st *outStream) resume(seen uint64) (reader int) {
 	for _, e := range st.events[st.taken:] {
 		st.unsent += e.length()
 	}
+	st.dismiss()
 	return st.newReader()
 }
 
 // detach is for a reader that stops. It reports whether it was the reader still.
-func (st *outStream) detach(reader int) bool {
+func (st *outStream) detach(r reader) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.reader != reader {
+	if st.reader != r {
 		return false
 	}
-	st.reader = 0
-	st.makeRoom()
+	st.dismiss()
 	return true
+}
+
+// dismiss leaves the stream without a reader; the one there was will notice.
+// Under mu.
+func (st *outStream) dismiss() {
+	st.reader.wake()
+	st.reader = nil
+	st.makeRoom()
 }
 
 func (st *outStream) makeRoom() {
@@ -244,16 +258,16 @@ const (
 	streamWaits    streamState = iota // nothing for now
 	streamEnded                       // what was taken is the last of it
 	streamLost                        // it must break off
-	streamReplaced                    // another reader is there
+	streamReplaced                    // it is not the reader any more
 	streamHangsUp                     // the client shall come back later
 )
 
 // take appends to batch the events that the reader has not seen.
-func (st *outStream) take(reader int, batch []segments) ([]segments, streamState, time.Duration) {
+func (st *outStream) take(r reader, batch []segments) ([]segments, streamState, time.Duration) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	switch {
-	case st.reader != reader:
+	case st.reader != r:
 		return batch, streamReplaced, 0
 	case st.lost:
 		return batch, streamLost, 0
@@ -276,14 +290,14 @@ func (st *outStream) take(reader int, batch []segments) ([]segments, streamState
 func (st *outStream) askBack(after time.Duration) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if !st.prime || st.reader == 0 || st.ended {
+	if !st.prime || st.reader == nil || st.ended {
 		return false
 	}
 	if !st.opened {
 		st.open()
 	}
 	st.hangUp = max(after, time.Millisecond)
-	signal(st.wake)
+	st.reader.wake()
 	return true
 }
 
@@ -298,7 +312,7 @@ func (st *outStream) remains() (bytes int, ended bool) {
 func (st *outStream) attached() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.reader != 0
+	return st.reader != nil
 }
 
 // parseEventID reads what addEvent wrote.

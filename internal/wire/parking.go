@@ -60,9 +60,9 @@ func (s *Server) park(j *job) (json.RawMessage, bool) {
 	return j.inputRequired(s.seal.seal(t)), true
 }
 
-// unpark finds the call that a request resumes and hands it the answers. It
-// returns nil if the request is a new one: a requestState that is not ours is
-// for the handler, which may have its own.
+// unpark finds the call that a request resumes. It returns nil if the request is
+// a new one: a requestState that is not ours is for the handler, which may have
+// its own.
 func (s *Server) unpark(sess *Session, m Message) (*job, *Error) {
 	if !mayAskBack(m.Method) {
 		return nil, nil
@@ -77,13 +77,7 @@ func (s *Server) unpark(sess *Session, m Message) (*job, *Error) {
 		return nil, errBadState()
 	}
 	responses, _ := Member(m.Params, "inputResponses")
-	j, err := s.parked.take(t.park, responses)
-	if err != nil {
-		return nil, err
-	}
-	j.take(responses)
-	j.resumedWith(m.Params)
-	return j, nil
+	return s.parked.take(t.park, responses)
 }
 
 func (p *parking) add(id parkID, owner string, j *job) bool {

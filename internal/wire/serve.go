@@ -28,9 +28,9 @@ func (s *Server) Serve(ctx context.Context, conn Conn) error {
 	case <-ctx.Done():
 	case <-s.ctx.Done():
 	}
-	err := peer.Err() // nil unless the client or the conn was first
+	err := peer.Err()
 	c.close()
-	if c.left.Load() {
+	if c.left.Load() || ctx.Err() != nil || s.ctx.Err() != nil {
 		return nil
 	}
 	return err
@@ -306,11 +306,11 @@ func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMess
 		return nil, refused
 	}
 	out := &connOutlet{link: r.Link, done: make(chan Message, 1)}
-	wake := make(chan struct{}, 1)
+	wake := make(reader, 1)
 	switch {
 	case parked != nil:
 		j = parked
-		j.heardBy(out, wake)
+		j.resume(out, wake, r.Params)
 	case !s.enter():
 		return nil, errShuttingDown()
 	case j.mayAsk(r.Method):
@@ -327,7 +327,7 @@ func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMess
 
 // await returns what the request is answered with: the result of the job, or
 // what the job asks.
-func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake <-chan struct{}) (json.RawMessage, error) {
+func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake reader) (json.RawMessage, error) {
 	var grace <-chan time.Time
 	for {
 		if grace == nil && j.asksClient() {
@@ -338,7 +338,7 @@ func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake <-chan
 			if answer.Error != nil {
 				return nil, answer.Error
 			}
-			return c.server.dress(j.req.Method, answer.Result), nil
+			return c.server.Dress(j.req.Method, answer.Result), nil
 		case <-wake:
 		case <-grace:
 			grace = nil
@@ -346,7 +346,7 @@ func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake <-chan
 				continue
 			}
 			if result, ok := c.server.park(j); ok {
-				return c.server.dress(j.req.Method, result), nil
+				return c.server.Dress(j.req.Method, result), nil
 			}
 		case <-ctx.Done():
 			j.cancel(context.Cause(ctx))

@@ -202,6 +202,48 @@ func TestServeCancel(t *testing.T) {
 	}
 }
 
+// Fault 12, the server's side: a client that does not read holds up neither the
+// server nor other clients, and ends with its connection.
+func TestServeClientDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t)
+		toServer, fromClient := io.Pipe()
+		_, fromServer := io.Pipe() // nobody reads what comes out
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(t.Context(), NewStreamConn(toServer, fromServer, nil)) }()
+		listen := Message{ID: NumberID(1), Method: "subscriptions/listen", Params: withMeta(`{"notifications":{"toolsListChanged":true}}`, "{}")}
+		fromClient.Write(append(listen.AppendTo(nil), '\n'))
+		synctest.Wait()
+		for range 2 * mailboxItems {
+			for sess := range s.Sessions() {
+				sess.Notify(t.Context(), "notifications/tools/list_changed", nil) // does not wait
+			}
+		}
+		p, _ := serveConn(t, s, nil)
+		if _, err := p.Call(t.Context(), Call{Method: "tools/call", Params: withMeta(echoCall, "{}")}); err != nil {
+			t.Errorf("another client: %v", err)
+		}
+		fromClient.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Fault 13, the server's side: a client that closes the server's output has
+// gone, although its input is open still.
+func TestServeOutputClosed(t *testing.T) {
+	toServer, fromClient := io.Pipe()
+	toClient, fromServer := io.Pipe()
+	toClient.Close()
+	served := make(chan error, 1)
+	go func() { served <- newTestServer(t).Serve(t.Context(), NewStreamConn(toServer, fromServer, nil)) }()
+	io.WriteString(fromClient, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")
+	if err := <-served; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
 // Shutdown lets calls finish that do so in time, answers them, and cancels the
 // rest.
 func TestShutdownDrains(t *testing.T) {

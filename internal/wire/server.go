@@ -72,6 +72,17 @@ type CacheHint struct {
 // Server is MCP's server side, in both eras. It answers the protocol's own
 // requests and hands the others to its Handler. One Server may be served on any
 // number of connections (Serve) and over HTTP (NewHTTPHandler) at once.
+//
+//	what is answered here, versions, gates       server.go
+//	what modern results must have                dress.go
+//	what is known of a client                    session.go, lifetime.go
+//	connections                                  serve.go
+//	modern requests, asking the client           job.go, mrtr.go, parking.go, seal.go
+//	subscriptions                                listen.go
+//	HTTP: order of checks, era, guard            httpserver.go, httprequest.go, guard.go
+//	HTTP: modern requests                        httpmodern.go
+//	HTTP: legacy sessions, GET and DELETE        httplegacy.go, httpsession.go
+//	HTTP: answers, streams, resumption           exchange.go, outstream.go, httpwrite.go
 type Server struct {
 	opts   ServerOptions
 	log    *slog.Logger
@@ -184,7 +195,7 @@ func (s *Server) prepare() {
 	}
 	result := append([]byte(`{"supportedVersions":`), s.supported...)
 	result = append(describe(append(result, ',')), '}')
-	s.discovered = s.dress("server/discover", result)
+	s.discovered = s.Dress("server/discover", result)
 }
 
 // Sessions ranges over the clients that can be told something of their own

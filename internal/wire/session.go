@@ -98,7 +98,8 @@ func (s *Session) Err() error {
 }
 
 // Close ends a legacy session: its calls are cancelled and its streams end. It
-// returns when that is done. The session of a modern request has nothing to end.
+// returns when that is done, so neither a handler nor a hook may call it. The
+// session of a modern request has nothing to end.
 func (s *Session) Close() error {
 	if s.life != nil {
 		s.life.end(ErrClosed)
