@@ -145,12 +145,21 @@ func (h *Host) Reconnect(ctx context.Context, name string) error {
 
 // Connect makes sure that a server is connected, and waits for it.
 func (h *Host) Connect(ctx context.Context, name string) error {
+	_, err := h.connect(ctx, name)
+	return err
+}
+
+// connect returns the connection of a server once it is made and the server has
+// listed what it offers.
+func (h *Host) connect(ctx context.Context, name string) (*conn.Server, error) {
 	sv, err := h.connected(name, conn.Profile{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = sv.Client(ctx)
-	return connectError(name, err)
+	if _, err = sv.Client(ctx); err == nil {
+		err = sv.Wait(ctx)
+	}
+	return sv, connectError(name, err)
 }
 
 // Wait waits until each of the servers, all if none is named, is connected or
@@ -169,9 +178,10 @@ func (h *Host) Wait(ctx context.Context, names ...string) error {
 			return err
 		}
 		if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
-			if err := sv.Wait(ctx); err != nil {
-				return err
-			}
+			_ = sv.Wait(ctx) // how it settled is for the snapshot to say
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func Example() {
 	home, remove := temporaryHome()
 	defer remove()
 
-	h, err := patchbay.Open(ctx, patchbay.Options{Home: home, Dir: home, Environ: []string{}})
+	h, err := patchbay.Open(ctx, patchbay.Options{Home: home, Dir: home, Environ: []string{}, Lazy: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func ExampleHost_Approve() {
 		log.Fatal(err)
 	}
 
-	h, err := patchbay.Open(ctx, patchbay.Options{Home: home, Dir: project, Environ: []string{}})
+	h, err := patchbay.Open(ctx, patchbay.Options{Home: home, Dir: project, Environ: []string{}, Lazy: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -79,18 +79,15 @@ func (h *Host) AcceptTools(ctx context.Context, name string) error {
 }
 
 func (h *Host) pinnedServer(ctx context.Context, name string) (ServerStatus, *conn.Catalog, error) {
-	if err := h.Connect(ctx, name); err != nil {
+	sv, err := h.connect(ctx, name)
+	if err != nil {
 		return ServerStatus{}, nil, err
 	}
 	st, err := h.Server(name)
-	if err != nil {
-		return st, nil, err
+	if err == nil && sv.Catalog() == nil {
+		err = errorf(KindTransport, "Server %q has not listed its tools.", st.Name)
 	}
-	sv, ok := h.manager.Server(st.Name, conn.Profile{})
-	if !ok || sv.Catalog() == nil {
-		return st, nil, errorf(KindTransport, "Server %q has not listed its tools.", st.Name)
-	}
-	return st, sv.Catalog(), nil
+	return st, sv.Catalog(), err
 }
 
 // updatePins changes the pins on disk and in memory; pinsMu is held.

@@ -71,15 +71,11 @@ func appendResources(out []Resource, server string, c *conn.Catalog) []Resource 
 // withCapability returns a server's connection, made if need be, if the server
 // has a capability.
 func (s *Session) withCapability(ctx context.Context, server, capability string) (*conn.Server, error) {
-	sv, err := s.host.connected(server, conn.Profile{})
+	sv, err := s.host.connect(ctx, server)
 	if err != nil {
 		return nil, err
 	}
-	client, err := sv.Client(ctx)
-	if err != nil {
-		return nil, connectError(server, err)
-	}
-	if !client.Opening().Has(capability) {
+	if opening := sv.Status().Opening; opening == nil || !opening.Has(capability) {
 		return nil, errorf(KindServer, "Server %q does not support %s.", server, capability)
 	}
 	return sv, nil

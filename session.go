@@ -132,12 +132,10 @@ func (s *Session) decide(t Tool) Decision {
 	if err != nil {
 		return Decision{Effect: Deny, Reason: err.Error()}
 	}
-	h := s.host
-	h.mu.Lock()
-	rules, standard := h.rules, h.settings.Permissions.Default
-	h.mu.Unlock()
-	rules = append(slices.Clip(rules), s.rules...)
-	v := policy.Decide(t.policyTool(), rules, st.entry)
+	s.host.mu.Lock()
+	standard := s.host.settings.Permissions.Default
+	s.host.mu.Unlock()
+	v := policy.Decide(t.policyTool(), s.toolset().rules, st.entry)
 	d := Decision{Effect: v.Effect, Rule: v.Rule, Reason: v.Reason}
 	if d.Effect == policy.Passthrough {
 		d.Effect, d.Reason = s.opts.Default, "no rule is about it, and that is what this session does then"

@@ -1,8 +1,11 @@
 package patchbay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,6 +48,7 @@ func (t Tool) policyTool() policy.Tool {
 // toolSet is everything a session offers at one moment.
 type toolSet struct {
 	tools    []Tool
+	rules    []Rule // the host's and the session's, without those whose meaning is not clear
 	byRef    map[bridge.Ref]int
 	names    *bridge.Names
 	warnings []string
@@ -70,9 +74,51 @@ func (s *Session) buildTools() *toolSet {
 	rules := append(slices.Clip(h.rules), s.rules...)
 	naming := h.settings.Naming
 	h.mu.Unlock()
-	var tools []Tool
+	all, servers, hasResources := h.knownTools()
+
+	set := &toolSet{byRef: map[bridge.Ref]int{}}
+	var known []policy.Tool
+	for _, t := range all {
+		known = append(known, t.policyTool())
+	}
+	var unclear []Rule
+	set.rules, unclear = policy.Unambiguous(rules, slices.Collect(maps.Keys(servers)), known)
+	for _, r := range unclear {
+		set.warnings = append(set.warnings, fmt.Sprintf("the rule %s in %s could mean several servers and is not applied", r.Pattern, r.Source))
+	}
+	if hasResources {
+		all = append(resourceTools(), all...)
+	}
 	var exposed []bridge.Exposed
-	hasResources := false
+	for _, t := range all {
+		server := servers[t.Server]
+		if _, hidden := policy.Hidden(t.policyTool(), set.rules, server, s.opts.Tools); hidden {
+			continue
+		}
+		set.byRef[t.ref()] = len(set.tools)
+		set.tools = append(set.tools, t)
+		if t.Server != "" {
+			exposed = append(exposed, bridge.Exposed{Ref: t.ref(), Name: exposedName(server, t.Tool)})
+		}
+	}
+	var collisions []string
+	set.names, collisions = bridge.NewNames(exposed, bridge.Naming{Style: naming.Style, MaxLength: naming.MaxLength})
+	set.warnings = append(set.warnings, collisions...)
+	for i := range set.tools {
+		if t := &set.tools[i]; t.Server != "" {
+			t.Name = set.names.Of(t.ref())
+		}
+	}
+	for _, w := range set.warnings {
+		h.opts.Logger.Warn("tools", "session", s.opts.Name, "warning", w)
+	}
+	return set
+}
+
+// knownTools returns the tools of every server that may be used, as far as its
+// catalog is known, sorted by server and name.
+func (h *Host) knownTools() (tools []Tool, servers map[string]config.Server, hasResources bool) {
+	servers = map[string]config.Server{}
 	for _, st := range h.Servers() {
 		if !st.InForce || st.Skip != "" || st.State == config.Disabled || st.State == config.NeedsApproval {
 			continue
@@ -81,6 +127,7 @@ func (s *Session) buildTools() *toolSet {
 		if !ok {
 			continue
 		}
+		servers[st.Name] = st.Server
 		catalog := sv.Catalog()
 		if catalog == nil {
 			continue
@@ -92,40 +139,17 @@ func (s *Session) buildTools() *toolSet {
 		for _, def := range catalog.Tools {
 			name, _ := wire.StringMember(def, "name")
 			t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: catalog.Cached, Changed: slices.Contains(changed, name)}
-			ref := bridge.Ref{Server: st.Name, Tool: name}
-			t.names = renderings(ref)
-			if _, hidden := policy.Hidden(t.policyTool(), rules, st.Server, s.opts.Tools); hidden {
-				continue
-			}
+			t.names = renderings(t.ref())
 			tools = append(tools, t)
-			exposed = append(exposed, bridge.Exposed{Ref: ref, Name: exposedName(st.Server, name)})
 		}
 	}
-	if hasResources {
-		for _, t := range resourceTools() {
-			if _, hidden := policy.Hidden(t.policyTool(), rules, config.Server{}, s.opts.Tools); !hidden {
-				tools = append(tools, t)
-			}
-		}
-	}
-	set := &toolSet{tools: tools, byRef: map[bridge.Ref]int{}}
-	set.names, set.warnings = bridge.NewNames(exposed, bridge.Naming{Style: naming.Style, MaxLength: naming.MaxLength})
-	slices.SortStableFunc(set.tools, func(a, b Tool) int {
-		if c := strings.Compare(a.Server, b.Server); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Tool, b.Tool)
+	slices.SortStableFunc(tools, func(a, b Tool) int {
+		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Tool, b.Tool))
 	})
-	for i := range set.tools {
-		t := &set.tools[i]
-		ref := bridge.Ref{Server: t.Server, Tool: t.Tool}
-		if t.Server != "" {
-			t.Name = set.names.Of(ref)
-		}
-		set.byRef[ref] = i
-	}
-	return set
+	return tools, servers, hasResources
 }
+
+func (t Tool) ref() bridge.Ref { return bridge.Ref{Server: t.Server, Tool: t.Tool} }
 
 // renderings are all the names a rule may have for a tool.
 func renderings(ref bridge.Ref) []string {
