@@ -57,7 +57,7 @@ func TestNothingBeforeApproval(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := h.Approve(t.Context(), "s", req.Hash); err != nil {
+					if _, err := h.Approve(t.Context(), "s", req.Hash); err != nil {
 						t.Fatal(err)
 					}
 				}
