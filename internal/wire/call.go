@@ -85,7 +85,7 @@ func (p *Peer) begin(c Call) (*call, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
-		return nil, p.err
+		return nil, notSent(p.err)
 	}
 	full := p.inFlight >= p.opts.MaxInFlight
 	if full && p.queue.Len() >= p.opts.MaxQueued {
@@ -157,7 +157,7 @@ func (p *Peer) awaitTurn(ctx context.Context, k *call) error {
 	case err != nil:
 		p.release() // its turn came at the same moment
 	case p.err != nil:
-		return p.err
+		return notSent(p.err)
 	default:
 		p.register(k)
 	}
@@ -200,6 +200,9 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 	if err := p.send(ctx, k, request); err != nil {
 		if !p.take(k) {
 			o := <-k.answer // the link has ended: that is the better reason
+			if o.err != nil {
+				o.err = notSent(o.err)
+			}
 			return o.result, o.err
 		}
 		return nil, err
@@ -242,9 +245,11 @@ func (p *Peer) send(ctx context.Context, k *call, request Message) error {
 	case bound.Err() != nil:
 		return k.timeout()
 	default:
-		return fmt.Errorf("sending %s: %w", k.Method, err)
+		return fmt.Errorf("sending %s: %w", k.Method, notSent(err))
 	}
 }
+
+func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
 // giveUp ends the wait for an answer, unless it has just come, and tells the
 // other side. That an initialize is given up may not be told.

@@ -26,6 +26,10 @@ type Conn interface {
 // ErrClosed is wrapped by every error about a link or conn that has ended.
 var ErrClosed = errors.New("connection closed")
 
+// ErrNotSent is wrapped by the error of a call that was not sent because the
+// link had ended: the other side knows nothing of it.
+var ErrNotSent = errors.New("not sent")
+
 // ErrNoise ends a conn whose other side sends more garbage than messages.
 var ErrNoise = errors.New("too much output that is not protocol")
 

@@ -216,7 +216,7 @@ func (h *HTTPClient) begin(ctx context.Context, c Call, s *clientSession) (*http
 	defer h.mu.Unlock()
 	if h.closed {
 		call.cancel(nil)
-		return nil, ErrClosed
+		return nil, notSent(ErrClosed)
 	}
 	h.calls[call.id] = call
 	call.unhook = context.AfterFunc(ctx, func() { call.cancel(context.Cause(ctx)) })

@@ -466,13 +466,14 @@ func TestCloseFailsCalls(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, call := range []<-chan outcome{sent, queued} {
-		if o := <-call; !errors.Is(o.err, ErrClosed) {
-			t.Errorf("got %v", o.err)
-		}
+	if o := <-sent; !errors.Is(o.err, ErrClosed) || errors.Is(o.err, ErrNotSent) {
+		t.Errorf("got %v", o.err)
+	}
+	if o := <-queued; !errors.Is(o.err, ErrClosed) || !errors.Is(o.err, ErrNotSent) {
+		t.Errorf("got %v", o.err)
 	}
 	<-p.Done()
-	if _, err := p.Call(t.Context(), Call{Method: "m"}); !errors.Is(err, ErrClosed) || !errors.Is(p.Err(), ErrClosed) {
+	if _, err := p.Call(t.Context(), Call{Method: "m"}); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotSent) || !errors.Is(p.Err(), ErrClosed) {
 		t.Errorf("got %v, %v", err, p.Err())
 	}
 	if err := p.Notify(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
@@ -496,7 +497,7 @@ func TestOtherSideCloses(t *testing.T) {
 	if err := p.Err(); !errors.Is(err, ErrClosed) || err.Error() != "connection closed by the other side" {
 		t.Error(err)
 	}
-	if _, err := p.Call(t.Context(), Call{Method: "m"}); err != p.Err() {
+	if _, err := p.Call(t.Context(), Call{Method: "m"}); !errors.Is(err, p.Err()) {
 		t.Error(err)
 	}
 }
