@@ -83,7 +83,7 @@ func (s *Server) condemn(l *link, f *failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state.link == l {
-		s.updateLocked(func(st *state) { st.link = nil })
+		s.update(func(st *state) { st.link = nil })
 	}
 	select {
 	case l.fatal <- f:
@@ -97,7 +97,7 @@ func (s *Server) attend(ctx context.Context, epoch int, l *link) error {
 	s.mu.Lock()
 	if s.epoch == epoch {
 		l.lastUse = time.Now()
-		s.updateLocked(func(st *state) { st.link, st.Opening = l, l.client.Opening() })
+		s.update(func(st *state) { st.link, st.Opening = l, l.client.Opening() })
 	}
 	s.mu.Unlock()
 
@@ -164,7 +164,7 @@ func (s *Server) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 		return wait, false
 	}
 	s.dormant = true
-	s.updateLocked(func(st *state) {
+	s.update(func(st *state) {
 		st.State, st.Reason = config.Pending, fmt.Sprintf("stopped after %v without a call", limit)
 		st.link, st.Opening = nil, nil
 	})
@@ -185,17 +185,20 @@ func (s *Server) ping(ctx context.Context, l *link) error {
 	return err
 }
 
-// connected declares the server connected, once its first lists are in.
+// connected declares the server connected, its lists being in, and tells what
+// is wrong with them.
 func (s *Server) connected(epoch int, l *link, problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != epoch || s.state.link != l {
 		return
 	}
-	s.connects++
-	l.lastUse = time.Now()
-	s.log.Info("server connected", "version", l.client.Opening().Version, "took", time.Since(s.state.Since))
-	s.updateLocked(func(st *state) {
+	if s.state.State == config.Connecting {
+		s.connects++
+		l.lastUse = time.Now()
+		s.log.Info("server connected", "version", l.client.Opening().Version, "took", time.Since(s.state.Since))
+	}
+	s.update(func(st *state) {
 		st.State, st.Reason = config.Connected, problem
 		st.Attempt, st.Restarts = 0, s.connects-1
 		st.Opening = l.client.Opening()

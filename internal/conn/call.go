@@ -100,7 +100,7 @@ func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) o
 	f := classify(err)
 	answer, answered := errors.AsType[*wire.Error](err)
 	switch {
-	case f.kind == KindAuth:
+	case f.needsAuth:
 		return s.unauthorized(ctx, l, c, f)
 	case answered && (f.permanent || !isRead(c.Method) || !comeBackLater(err)):
 		return outcome{err: answer}
@@ -109,31 +109,43 @@ func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) o
 	case wasRefused(err):
 		s.condemn(l, f)
 	}
-	refused := wasRefused(err) || errors.Is(err, wire.ErrOverloaded)
+	notTaken := wasRefused(err) || comeBackLater(err) || errors.Is(err, wire.ErrNotSent) || errors.Is(err, wire.ErrOverloaded)
 	o := outcome{err: &CallError{
 		Server: s.name, Method: c.Method, Kind: f.kind, Err: f.err,
-		RetrySafe: refused || comeBackLater(err) || isRead(c.Method) || s.saysRepeatable(c),
+		RetrySafe: notTaken || isRead(c.Method) || s.saysRepeatable(c),
 	}}
-	if comeBackLater(err) {
+	switch {
+	case errors.Is(err, wire.ErrClosed):
+		o.again = isRead(c.Method) || errors.Is(err, wire.ErrNotSent)
+	case wasRefused(err):
+		o.again = true // unless it cannot be connected again
+	case isRead(c.Method) && !f.permanent && f.kind != KindTimeout:
 		o.pause = max(readPause, f.retryAfter)
+		o.again = o.pause <= maxReadPause
 	}
-	transient := !f.permanent && f.kind != KindTimeout && o.pause <= maxReadPause
-	o.again = wasRefused(err) || isRead(c.Method) && transient
 	return o
 }
 
 // unauthorized obtains new headers if that can be done; if not, the server
 // needs a person.
 func (s *Server) unauthorized(ctx context.Context, l *link, c wire.Call, f *failure) outcome {
-	o := outcome{err: &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err}}
+	return outcome{
+		err:   &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err},
+		again: s.renewed(ctx, l, f),
+	}
+}
+
+// renewed obtains new headers for a connection whose own were refused, and
+// condemns it if there are none.
+func (s *Server) renewed(ctx context.Context, l *link, f *failure) bool {
 	renewed, err := l.renewHeaders(ctx)
 	if err != nil {
 		s.log.Warn("renewing headers", "error", err)
 	}
-	if o.again = renewed; !renewed && ctx.Err() == nil {
+	if !renewed && ctx.Err() == nil {
 		s.condemn(l, f)
 	}
-	return o
+	return renewed
 }
 
 // judge draws conclusions about the connection from how a call went.

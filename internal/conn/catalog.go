@@ -167,7 +167,7 @@ func (h *shelf) replace(old, next *Catalog) (key string, changed bool) {
 // firstCatalog fetches all lists and declares the server connected.
 func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
 	lists := s.fetch(ctx, l, func(wire.List) bool { return true })
-	if ctx.Err() != nil || l.client.Err() != nil {
+	if ctx.Err() != nil || !s.uses(l) {
 		return
 	}
 	old := s.Catalog()
@@ -183,21 +183,17 @@ func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
 	base.notes = nil
 	base.Capabilities, base.ServerInfo, base.Instructions = opening.Capabilities, opening.ServerInfo, opening.Instructions
 	next := base.with(lists)
-	problem := ""
-	if len(next.Notes) > 0 {
-		problem = next.Notes[0]
-	}
 	key, _ := s.shelf.replace(old, next)
-	s.connected(epoch, l, problem)
+	s.connected(epoch, l, next.problem())
 	s.manager.changed()
-	s.save(key, old, next)
+	s.save(key, old, next, lists)
 }
 
 // refreshCatalog fetches some lists anew.
 func (s *Server) refreshCatalog(ctx context.Context, epoch int, l *link, changed map[wire.List]bool) {
 	old := s.Catalog()
 	lists := s.fetch(ctx, l, func(kind wire.List) bool { return changed[kind] })
-	if ctx.Err() != nil || l.client.Err() != nil || len(lists) == 0 || old == nil {
+	if ctx.Err() != nil || !s.uses(l) || len(lists) == 0 || old == nil {
 		return
 	}
 	next := old.with(lists)
@@ -205,23 +201,31 @@ func (s *Server) refreshCatalog(ctx context.Context, epoch int, l *link, changed
 	if !differs {
 		return
 	}
-	problem := ""
-	if len(next.Notes) > 0 {
-		problem = next.Notes[0]
-	}
-	s.mu.Lock()
-	if s.epoch == epoch && s.state.link == l {
-		s.updateLocked(func(st *state) { st.Reason = problem })
-	}
-	s.mu.Unlock()
+	s.connected(epoch, l, next.problem())
 	s.manager.changed()
-	s.save(key, old, next)
+	s.save(key, old, next, lists)
+}
+
+// problem is what a status says of the catalog; empty if it is whole.
+func (c *Catalog) problem() string {
+	if len(c.Notes) == 0 {
+		return ""
+	}
+	return c.Notes[0]
+}
+
+// uses reports whether calls go over a connection.
+func (s *Server) uses(l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.link == l && l.client.Err() == nil
 }
 
 // save keeps a catalog for the next time. Only the host's own counts: to other
 // clients a server may offer something else.
-func (s *Server) save(key string, old, next *Catalog) {
-	if key == "" || s.profile.Key != "" {
+func (s *Server) save(key string, old, next *Catalog, lists []fetched) {
+	failed := func(f fetched) bool { return f.err != nil }
+	if key == "" || s.profile.Key != "" || slices.ContainsFunc(lists, failed) {
 		return
 	}
 	if old != nil && old.sameLists(next) && next.FetchedAt.Sub(old.FetchedAt) < rewriteAfter {
@@ -244,9 +248,9 @@ func (s *Server) fetch(ctx context.Context, l *link, wanted func(wire.List) bool
 	limit := max(callSilence, s.patience())
 	for _, f := range all {
 		wg.Go(func() {
-			ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+			ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not complete after %v", limit))
 			defer stop()
-			f.read(ctx, l)
+			f.read(ctx, s, l)
 		})
 	}
 	wg.Wait()
@@ -258,12 +262,12 @@ func (s *Server) fetch(ctx context.Context, l *link, wanted func(wire.List) bool
 }
 
 // read reads all pages, as far as they are within bounds.
-func (f *fetched) read(ctx context.Context, l *link) {
+func (f *fetched) read(ctx context.Context, s *Server, l *link) {
 	params := json.RawMessage(`{}`)
 	cursors, names := map[string]bool{}, map[string]bool{}
 	size := 0
 	for page := 1; ; page++ {
-		result, err := l.client.Call(ctx, wire.Call{Method: f.method, Params: params})
+		result, err := s.ask(ctx, l, wire.Call{Method: f.method, Params: params})
 		if err != nil {
 			if page > 1 {
 				f.note("%s ends early: %v", f.member, err)
@@ -306,6 +310,18 @@ func (f *fetched) read(ctx context.Context, l *link) {
 		cursors[string(cursor)] = true
 		params = append(append(json.RawMessage(`{"cursor":`), cursor...), '}')
 	}
+}
+
+// ask makes a request for our own use on one connection.
+func (s *Server) ask(ctx context.Context, l *link, c wire.Call) (json.RawMessage, error) {
+	result, err := l.client.Call(ctx, c)
+	if err == nil {
+		return result, nil
+	}
+	if f := classify(err); f.needsAuth && s.renewed(ctx, l, f) {
+		return l.client.Call(ctx, c)
+	}
+	return nil, err
 }
 
 // acceptable reports whether an item can be offered.

@@ -55,7 +55,8 @@ type failure struct {
 	err        error
 	permanent  bool            // trying again by itself makes no sense
 	retryAfter time.Duration   // the server asked for that much patience
-	challenge  *wire.Challenge // of KindAuth, if it came with one
+	needsAuth  bool            // only credentials will help
+	challenge  *wire.Challenge // what credentials, if the server said
 	stderr     string          // the last lines of the child
 }
 
@@ -100,7 +101,7 @@ func (f *failure) fromHTTP(e *wire.HTTPError) {
 	_, scopeMissing := e.InsufficientScope()
 	switch {
 	case e.NeedsAuth() || scopeMissing:
-		f.kind, f.permanent = KindAuth, true
+		f.kind, f.permanent, f.needsAuth = KindAuth, true, true
 		if c, ok := e.Bearer(); ok {
 			f.challenge = &c
 		} else if len(e.Challenges) > 0 {

@@ -25,7 +25,7 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return &failure{kind: KindAuth, permanent: true, err: err}
+		return &failure{kind: KindAuth, err: err}
 	}
 	return s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
 		Transport:   s.manager.http,

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // fake is a server in memory that does what a test wants. It is a Target.Local
-// by its method serve; all fields are set before it is used.
+// by its method serve. Once it runs it is changed with set.
 type fake struct {
 	refuse error                                                             // of serve, at once
 	init   func(ctx context.Context) error                                   // before initialize is answered
@@ -65,35 +65,39 @@ func (f *fake) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMess
 		f.requests = map[string]int{}
 	}
 	f.requests[r.Method]++
+	init, list, call, pings := f.init, f.list, f.call, f.pings
 	f.mu.Unlock()
 	switch r.Method {
 	case "initialize":
-		if f.init != nil {
-			if err := f.init(ctx); err != nil {
+		if init != nil {
+			if err := init(ctx); err != nil {
 				return nil, err
 			}
 		}
 		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`), nil
 	case "ping":
-		if f.pings != nil {
-			return json.RawMessage(`{}`), f.pings(ctx)
+		if pings != nil {
+			return json.RawMessage(`{}`), pings(ctx)
 		}
 		return json.RawMessage(`{}`), nil
 	case "tools/list":
 		result := `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`
-		if f.list != nil {
+		if list != nil {
 			cursor, _ := wire.StringMember(r.Params, "cursor")
 			var err error
-			if result, err = f.list(ctx, cursor); err != nil {
+			if result, err = list(ctx, cursor); err != nil {
 				return nil, err
 			}
 		}
 		return json.RawMessage(result), nil
 	case "tools/call":
-		if f.call != nil {
-			return f.call(ctx, r)
+		if call != nil {
+			return call(ctx, r)
 		}
 		return json.RawMessage(`{"content":[]}`), nil
+	}
+	if r.Method == "resources/subscribe" || r.Method == "resources/unsubscribe" || r.Method == "logging/setLevel" {
+		return json.RawMessage(`{}`), nil
 	}
 	return nil, wire.MethodNotFound(r.Method)
 }
@@ -112,6 +116,13 @@ func (f *fake) count(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.requests[method]
+}
+
+// set changes how the server behaves.
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
 }
 
 func (f *fake) started() int {
@@ -232,6 +243,14 @@ func callError(t *testing.T, err error) *CallError {
 func forever(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// slowly answers a call after a time.
+func slowly(d time.Duration) func(context.Context, *wire.Request) (json.RawMessage, error) {
+	return func(ctx context.Context, _ *wire.Request) (json.RawMessage, error) {
+		sleep(ctx, d)
+		return json.RawMessage(`{"content":[]}`), nil
+	}
 }
 
 const second = time.Second

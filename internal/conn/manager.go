@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -146,12 +147,17 @@ func NewManager(o Options) *Manager {
 // started or stopped is so in the background. Servers whose ConnectHash stays
 // the same keep their connection. Applying the same twice changes nothing.
 func (m *Manager) Apply(want map[string]Target) {
+	if m.apply(want) {
+		m.changed()
+	}
+}
+
+func (m *Manager) apply(want map[string]Target) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return false
 	}
-	changed := false
 	for name, act := range plan(want, m.targets) {
 		changed = changed || act != keep
 		if act == start {
@@ -171,13 +177,8 @@ func (m *Manager) Apply(want map[string]Target) {
 			}
 		}
 	}
-	m.targets = make(map[string]Target, len(want))
-	for name, t := range want {
-		m.targets[name] = t
-	}
-	if changed {
-		m.changed()
-	}
+	m.targets = maps.Clone(want)
+	return changed
 }
 
 // add starts a server; m.mu is held.

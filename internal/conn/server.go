@@ -70,7 +70,7 @@ func newServer(m *Manager, name string, p Profile, t Target) *Server {
 	}
 	s.ctx, s.stop = context.WithCancel(m.ctx)
 	if t.off() {
-		s.updateLocked(turnOff(t))
+		s.update(turnOff(t))
 	}
 	return s
 }
@@ -116,7 +116,7 @@ func (s *Server) retarget(t Target) {
 	s.dormant = t.Lazy || s.profile.Key != ""
 	s.shelf.relabel(t.CatalogKey)
 	if t.off() {
-		s.updateLocked(turnOff(t))
+		s.update(turnOff(t))
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *Server) retire() {
 	defer s.mu.Unlock()
 	s.retired = true
 	s.beginAnew(errRetired)
-	s.updateLocked(func(st *state) { st.State, st.Reason = config.Disabled, errRetired.Error() })
+	s.update(func(st *state) { st.State, st.Reason = config.Disabled, errRetired.Error() })
 	s.stop()
 }
 
@@ -149,7 +149,7 @@ func (s *Server) beginAnew(why error) {
 	if s.interrupt != nil {
 		s.interrupt(why)
 	}
-	s.updateLocked(func(st *state) {
+	s.update(func(st *state) {
 		st.Status = Status{State: config.Pending, Since: st.Since, Restarts: st.Restarts, Seq: st.Seq}
 		st.link, st.failure = nil, nil
 	})
@@ -223,7 +223,7 @@ func (s *Server) connectOnce() {
 	s.interrupt = cancel
 	s.wanted, s.retry.next = false, time.Time{}
 	s.dials++
-	s.updateLocked(func(st *state) {
+	s.update(func(st *state) {
 		st.State, st.Reason, st.Stderr = config.Connecting, "", ""
 		st.NextRetry, st.Challenge, st.failure = time.Time{}, nil, nil
 	})
@@ -257,11 +257,11 @@ func (s *Server) settle(l *link, err error) {
 	}
 	s.retry.failed(now, f, jitter())
 	next := config.Failed
-	if f.kind == KindAuth {
+	if f.needsAuth {
 		next, s.retry.next = config.NeedsAuth, time.Time{}
 	}
 	s.log.Info("connection ended", "state", next, "error", f.err, "next", s.retry.next)
-	s.updateLocked(func(st *state) {
+	s.update(func(st *state) {
 		st.State, st.Reason, st.Stderr = next, f.Error(), f.stderr
 		st.Attempt, st.NextRetry = s.retry.failures, s.retry.next
 		st.Challenge, st.Opening = f.challenge, nil

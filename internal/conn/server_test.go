@@ -1,25 +1,567 @@
 package conn
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 func TestConnectsAndCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Options{})
-		f := &fake{}
-		s := one(t, m, local(f))
+		s := one(t, m, local(&fake{}))
 		mustWait(t, s)
 		st := wantState(t, s, config.Connected, "")
-		if st.Opening == nil || st.Opening.Version != "2025-11-25" {
-			t.Errorf("opening %+v", st.Opening)
+		if st.Opening == nil || st.Opening.Version != "2025-11-25" || st.ToolsFromCache || st.Restarts != 0 {
+			t.Errorf("status %+v", st)
 		}
 		if c := s.Catalog(); c == nil || len(c.Tools) != 1 || c.Cached || c.Instructions != "be kind" {
 			t.Errorf("catalog %+v", c)
 		}
 		mustCall(t, s)
+	})
+}
+
+// A server that hangs delays nobody else, and no call of Apply.
+func TestStartIsParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{})
+		want := map[string]Target{"hangs": local(&fake{init: forever}), "dies": local(&fake{refuse: errors.New("no")})}
+		for i := range 20 {
+			want[fmt.Sprint("good", i)] = local(&fake{})
+		}
+		begin := time.Now()
+		m.Apply(want)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("Apply took %v", took)
+		}
+		synctest.Wait()
+		for name, st := range m.Statuses() {
+			switch {
+			case strings.HasPrefix(name, "good") && st.State != config.Connected,
+				name == "hangs" && st.State != config.Connecting,
+				name == "dies" && st.State != config.Failed:
+				t.Errorf("%s is %s", name, st.State)
+			}
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("connecting took %v", took)
+		}
+	})
+}
+
+// An impatient caller neither cancels the dial nor gets another one; others wait
+// for it.
+func TestCallWaitsForTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{init: func(ctx context.Context) error { sleep(ctx, 5*second); return nil }}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		begin := time.Now()
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				if err := call(t.Context(), s); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), second)
+		defer cancel()
+		e := callError(t, call(ctx, s))
+		if e.Kind != KindTimeout || !e.RetrySafe || !errors.Is(e, context.DeadlineExceeded) {
+			t.Errorf("impatient: %+v", e)
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := call(canceled, s); err != context.Canceled {
+			t.Errorf("cancelled: %v", err)
+		}
+		callers.Wait()
+		if took := time.Since(begin); took != 5*second || f.started() != 1 {
+			t.Errorf("%v and %d starts", took, f.started())
+		}
+	})
+}
+
+func TestSlowStart(t *testing.T) {
+	for _, test := range []struct {
+		takes time.Duration
+		limit *int64
+		state config.State
+	}{
+		{29 * second, nil, config.Connected},
+		{31 * second, nil, config.Failed},
+		{3 * second, new(int64(2000)), config.Failed},
+		{time.Hour, new(int64(0)), config.Connected},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{init: func(ctx context.Context) error { sleep(ctx, test.takes); return nil }}
+			target := local(f)
+			target.Entry.Server.ConnectTimeout = test.limit
+			m := newManager(t, Options{})
+			s := one(t, m, target)
+			err := s.Wait(t.Context())
+			st := wantState(t, s, test.state, "")
+			if test.state == config.Connected {
+				return
+			}
+			limit := connectLimit
+			if test.limit != nil {
+				limit = time.Duration(*test.limit) * time.Millisecond
+			}
+			want := fmt.Sprintf(`Connection to MCP server "srv" timed out after %dms`, limit.Milliseconds())
+			if e := callError(t, err); e.Kind != KindTimeout || st.Reason != want || e.Err.Error() != want {
+				t.Errorf("%+v, status %+v", e, st)
+			}
+		})
+	}
+}
+
+func TestCrashedServerIsBackForTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		begin := time.Now()
+		for range 3 {
+			f.die()
+			synctest.Wait()
+			st := wantState(t, s, config.Failed, "connection closed")
+			if st.NextRetry.IsZero() || !st.ToolsFromCache || st.Opening != nil {
+				t.Errorf("%+v", st)
+			}
+			mustCall(t, s)
+			mustWait(t, s)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("calls took %v", took)
+		}
+		if st := wantState(t, s, config.Connected, ""); st.Restarts != 3 || f.started() != 4 {
+			t.Errorf("%d restarts, %d starts", st.Restarts, f.started())
+		}
+	})
+}
+
+func TestCrashedServerIsBackByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		time.Sleep(time.Minute)
+		f.die()
+		synctest.Wait()
+		if st := wantState(t, s, config.Failed, ""); st.Attempt != 1 || time.Until(st.NextRetry) > second {
+			t.Errorf("%+v", st)
+		}
+		time.Sleep(second)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+	})
+}
+
+// A server that cannot be connected is tried six times in all, further and
+// further apart. After that only calls make it try, and not all of them.
+func TestGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{refuse: errors.New("no")}
+		m := newManager(t, Options{})
+		var starts []time.Duration
+		begin := time.Now()
+		target := local(f)
+		target.Local = func(ctx context.Context, rw io.ReadWriteCloser) error {
+			f.set(func() { starts = append(starts, time.Since(begin)) })
+			return f.serve(ctx, rw)
+		}
+		s := one(t, m, target)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(starts) != 1+maxTries {
+			t.Fatalf("starts %v", starts)
+		}
+		for i, delay := 1, firstDelay; i < len(starts); i, delay = i+1, 2*delay {
+			if gap := starts[i] - starts[i-1]; gap < delay*8/10 || gap > delay*12/10 {
+				t.Errorf("start %d came %v after the one before", i, gap)
+			}
+		}
+		st := wantState(t, s, config.Failed, "connection closed")
+		if !st.NextRetry.IsZero() || st.Attempt != 1+maxTries {
+			t.Errorf("%+v", st)
+		}
+
+		called := time.Now()
+		for range 3 {
+			if e := callError(t, call(t.Context(), s)); e.Kind != KindTransport || !e.RetrySafe {
+				t.Errorf("%+v", e)
+			}
+		}
+		if len(starts) != 1+maxTries+3 || time.Since(called) != 2*brakeDistance {
+			t.Errorf("starts %v, calls took %v", starts, time.Since(called))
+		}
+		f.set(func() { f.refuse = nil })
+		if err := s.Reconnect(t.Context()); err != nil || time.Since(called) != 2*brakeDistance {
+			t.Errorf("reconnect: %v after %v", err, time.Since(called))
+		}
+	})
+}
+
+// A server that connects and dies is given up like one that does not connect.
+func TestCrashLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.list = func(context.Context, string) (string, error) {
+			time.AfterFunc(second, f.die)
+			return `{"tools":[]}`, nil
+		}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		time.Sleep(time.Hour)
+		if f.started() != 1+maxTries {
+			t.Errorf("%d starts", f.started())
+		}
+		wantState(t, s, config.Failed, "")
+		f.set(func() { f.list = nil })
+		mustCall(t, s)
+		time.Sleep(steadyAfter)
+		f.die()
+		time.Sleep(2 * firstDelay)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+	})
+}
+
+func TestLazy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		target := local(f)
+		target.Lazy = true
+		m := newManager(t, Options{})
+		s := one(t, m, target)
+		time.Sleep(time.Hour)
+		mustWait(t, s) // which starts nothing
+		wantState(t, s, config.Pending, "")
+		if err := s.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil || f.started() != 0 {
+			t.Errorf("%v, %d starts", err, f.started())
+		}
+		mustCall(t, s)
+		mustWait(t, s)
+		wantState(t, s, config.Connected, "")
+	})
+}
+
+func TestLazyNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := local(&fake{})
+		target.Lazy = true
+		m := newManager(t, Options{})
+		one(t, m, target)
+		target.Lazy = false
+		s := one(t, m, target)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+	})
+}
+
+func TestIdleStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		target := local(f)
+		target.IdleStop = time.Minute
+		m := newManager(t, Options{})
+		s := one(t, m, target)
+		mustWait(t, s)
+		time.Sleep(time.Minute - 1)
+		mustCall(t, s) // begins the minute anew
+		time.Sleep(time.Minute - 1)
+		wantState(t, s, config.Connected, "")
+		time.Sleep(1)
+		synctest.Wait()
+		wantState(t, s, config.Pending, "without a call")
+		if !s.Status().ToolsFromCache || len(s.Catalog().Tools) != 1 {
+			t.Errorf("%+v", s.Catalog())
+		}
+		time.Sleep(time.Hour)
+		if f.started() != 1 {
+			t.Errorf("%d starts", f.started())
+		}
+		mustCall(t, s)
+		mustWait(t, s)
+		if st := wantState(t, s, config.Connected, ""); st.Attempt != 0 || f.started() != 2 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// As long as a call is under way, a resource subscribed to, or the limit not
+// set, a server is not idle.
+func TestNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.call = slowly(5 * time.Minute)
+		target := local(f)
+		target.IdleStop = time.Minute
+		target.Entry.Server.Timeout = new(int64(0))
+		m := newManager(t, Options{})
+		s := one(t, m, target)
+		mustCall(t, s)
+		wantState(t, s, config.Connected, "")
+		if err := s.Subscribe(t.Context(), "x:y"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		wantState(t, s, config.Connected, "")
+		if err := s.Unsubscribe(t.Context(), "x:y"); err != nil {
+			t.Fatal(err)
+		}
+		target.IdleStop = 0
+		m.Apply(map[string]Target{"srv": target})
+		time.Sleep(time.Hour)
+		wantState(t, s, config.Connected, "")
+		target.IdleStop = 10 * second
+		m.Apply(map[string]Target{"srv": target})
+		synctest.Wait()
+		wantState(t, s, config.Pending, "")
+		if f.started() != 1 {
+			t.Errorf("%d starts", f.started())
+		}
+	})
+}
+
+// A subscription and the log level survive the connection.
+func TestSubscriptionsAreRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		if err := s.Subscribe(t.Context(), "x:y"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetLevel(t.Context(), "info"); err != nil {
+			t.Fatal(err)
+		}
+		f.die()
+		time.Sleep(second)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+		if f.count("resources/subscribe") != 2 || f.count("logging/setLevel") != 2 {
+			t.Errorf("%v", f.requests)
+		}
+	})
+}
+
+// What is applied again or changed elsewhere disturbs no call under way.
+func TestApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, other, third := &fake{call: slowly(20 * second)}, &fake{}, &fake{}
+		m := newManager(t, Options{})
+		want := map[string]Target{"slow": local(slow), "other": local(other), "third": local(third)}
+		m.Apply(want)
+		s, _ := m.Server("slow", Profile{})
+		answered := make(chan error, 1)
+		go func() { answered <- call(t.Context(), s) }()
+		synctest.Wait()
+
+		changed := local(other)
+		changed.ConnectHash = "2"
+		m.Apply(map[string]Target{"slow": local(slow), "other": changed})
+		m.Apply(map[string]Target{"slow": local(slow), "other": changed})
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		if slow.started() != 1 || other.started() != 2 || third.started() != 1 {
+			t.Errorf("starts: %d, %d, %d", slow.started(), other.started(), third.started())
+		}
+		if _, ok := m.Server("third", Profile{}); ok {
+			t.Error("third is still there")
+		}
+
+		go func() { answered <- call(t.Context(), s) }()
+		synctest.Wait()
+		off := local(slow)
+		off.State, off.Reason = config.Disabled, "by the user"
+		m.Apply(map[string]Target{"slow": off})
+		if e := callError(t, <-answered); e.Kind != KindTransport || e.RetrySafe {
+			t.Errorf("the call under way: %+v", e)
+		}
+		wantState(t, s, config.Disabled, "by the user")
+		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied || !strings.Contains(e.Error(), "disabled: by the user") {
+			t.Errorf("%+v", e)
+		}
+		m.Apply(map[string]Target{"slow": local(slow)})
+		mustWait(t, s)
+		m.Apply(nil)
+		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied || len(m.Statuses()) != 0 {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A caller that waits when the target is replaced gets the new server.
+func TestReplacedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{})
+		s := one(t, m, local(&fake{init: forever}))
+		answered := make(chan error, 1)
+		go func() { answered <- call(t.Context(), s) }()
+		synctest.Wait()
+		target := local(&fake{})
+		target.ConnectHash = "2"
+		one(t, m, target)
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestKeptOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for state, kind := range map[config.State]Kind{config.Disabled: KindDenied, config.NeedsApproval: KindDenied, config.Failed: KindConfig} {
+			f := &fake{}
+			target := local(f)
+			target.State, target.Reason = state, "because"
+			m := newManager(t, Options{})
+			s := one(t, m, target)
+			wantState(t, s, state, "because")
+			for name, err := range map[string]error{"wait": s.Wait(t.Context()), "call": call(t.Context(), s), "reconnect": s.Reconnect(t.Context())} {
+				if e := callError(t, err); e.Kind != kind || !strings.Contains(e.Error(), "because") {
+					t.Errorf("%s in %s: %v", name, state, e)
+				}
+			}
+			time.Sleep(time.Hour)
+			if f.started() != 0 {
+				t.Errorf("%s: %d starts", state, f.started())
+			}
+		}
+	})
+}
+
+func TestReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		if err := s.Reconnect(t.Context()); err != nil || f.started() != 2 {
+			t.Errorf("%v, %d starts", err, f.started())
+		}
+		wantState(t, s, config.Connected, "")
+		f.set(func() { f.refuse = errors.New("no") })
+		if e := callError(t, s.Reconnect(t.Context())); e.Kind != KindTransport {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// Each profile has its own process, with its own capabilities and handler.
+func TestProfiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		var mu sync.Mutex
+		var asked []string
+		m := newManager(t, Options{Handler: func(server string, p Profile) wire.Handler {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, server+"/"+p.Key)
+			return nil
+		}})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		rich := Profile{Key: "rich", Capabilities: []byte(`{"sampling":{}}`)}
+		r, ok := m.Server("srv", rich)
+		if again, _ := m.Server("srv", rich); !ok || again != r || r == s {
+			t.Fatal("not one server for each profile")
+		}
+		synctest.Wait()
+		if f.started() != 1 {
+			t.Errorf("%d starts before a call", f.started())
+		}
+		mustCall(t, r)
+		mustCall(t, s)
+		if f.started() != 2 || !slices.Equal(asked, []string{"srv/", "srv/rich"}) || len(m.Statuses()) != 1 {
+			t.Errorf("%d starts, handlers of %v", f.started(), asked)
+		}
+		m.Release(rich)
+		if e := callError(t, call(t.Context(), r)); e.Kind != KindDenied {
+			t.Errorf("%+v", e)
+		}
+		mustCall(t, s)
+		if again, _ := m.Server("srv", rich); again == r {
+			t.Error("a released server is given out")
+		}
+	})
+}
+
+// Whoever looks after each change sees every change, with a growing number.
+func TestChangesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *Manager
+		var told atomic.Int64
+		m = newManager(t, Options{Changed: func() {
+			told.Add(1)
+			if m != nil {
+				m.Statuses() // must not block
+			}
+		}})
+		f := &fake{}
+		s := one(t, m, local(f))
+		var last Status
+		for _, step := range []func(){
+			func() {}, f.die, func() { time.Sleep(second) }, func() { f.say(t, "notifications/tools/list_changed") },
+		} {
+			before := told.Load()
+			f.set(func() {
+				f.list = func(context.Context, string) (string, error) {
+					return fmt.Sprintf(`{"tools":[{"name":"t%d"}]}`, told.Load()), nil
+				}
+			})
+			step()
+			synctest.Wait()
+			if st := s.Status(); st.Seq <= last.Seq || told.Load() == before && last.Seq != 0 {
+				t.Errorf("%+v came after %+v, told %d times", st, last, told.Load()-before)
+			}
+			last = s.Status()
+		}
+		wantState(t, s, config.Connected, "")
+	})
+}
+
+// A local server that panics fails alone.
+func TestLocalPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{})
+		s := one(t, m, Target{Local: func(context.Context, io.ReadWriteCloser) error { panic("ouch") }})
+		if e := callError(t, s.Wait(t.Context())); e.Kind != KindTransport {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestCloseTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{})
+		s := one(t, m, local(&fake{init: forever}))
+		synctest.Wait()
+		m.Close()
+		m.Close()
+		m.Apply(map[string]Target{"x": local(&fake{})})
+		if _, ok := m.Server("srv", Profile{}); ok || len(m.Statuses()) != 1 {
+			t.Error("a closed manager has servers")
+		}
+		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied {
+			t.Errorf("%+v", e)
+		}
 	})
 }

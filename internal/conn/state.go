@@ -60,18 +60,10 @@ func mayMove(from, to config.State) bool {
 	return to == from || to == config.Pending || slices.Contains(moves[from], to)
 }
 
-// update changes the state and publishes the change.
-func (s *Server) update(change func(*state)) {
-	s.mu.Lock()
-	s.updateLocked(change)
-	s.mu.Unlock()
-	s.manager.changed()
-}
-
-// updateLocked is the one place where the state changes; s.mu is held, and the
-// caller tells the manager. A move that is not in the table is a mistake of
+// update is the one place where the state changes. s.mu is held; the caller
+// tells the manager when it has let go. A move that is not in the table is a mistake of
 // ours: it is logged and does not take place.
-func (s *Server) updateLocked(change func(*state)) {
+func (s *Server) update(change func(*state)) {
 	next := s.state
 	change(&next)
 	if !mayMove(s.state.State, next.State) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/proc"
@@ -44,7 +46,7 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(s.manager.opts.Environ, server), Guard: s.manager.opts.Guard,
 	})
 	if err != nil {
-		return &failure{kind: KindTransport, permanent: true, err: err}
+		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
 	}
 	l.process = &process{child, newRedactor(server)}
 	s.mu.Lock()
@@ -58,6 +60,12 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 		l.process.close()
 	}
 	return err
+}
+
+// willNeverStart reports whether a command will not start the next time either,
+// as it might when the system was just short of something.
+func willNeverStart(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC)
 }
 
 func (p *process) close() { _ = p.child.Close() } // what cannot be killed is not ours to mend
