@@ -152,6 +152,13 @@ func (h *shelf) relabel(key string) {
 	}
 }
 
+// rename is for a server that stays the same under another key.
+func (h *shelf) rename(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.key = key
+}
+
 // replace puts a new catalog in the place of old and reports whether it offers
 // anything else. It does nothing if old is not there any more.
 func (h *shelf) replace(old, next *Catalog) (key string, changed bool) {

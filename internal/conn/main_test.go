@@ -30,7 +30,9 @@ type fake struct {
 	init   func(ctx context.Context) error                                   // before initialize is answered
 	list   func(ctx context.Context, cursor string) (result string, e error) // tools/list; nil lists echo
 	call   func(ctx context.Context, r *wire.Request) (json.RawMessage, error)
+	read   func(ctx context.Context) (result string, e error) // resources/read
 	pings  func(ctx context.Context) error
+	other  func(ctx context.Context) error // before a request for anything else is refused
 
 	mu       sync.Mutex
 	starts   int
@@ -65,8 +67,9 @@ func (f *fake) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMess
 		f.requests = map[string]int{}
 	}
 	f.requests[r.Method]++
-	init, list, call, pings := f.init, f.list, f.call, f.pings
+	init, list, call, read, pings, other := f.init, f.list, f.call, f.read, f.pings, f.other
 	f.mu.Unlock()
+	defer context.AfterFunc(ctx, func() { f.set(func() { f.requests["cancelled"]++ }) })()
 	switch r.Method {
 	case "initialize":
 		if init != nil {
@@ -95,9 +98,16 @@ func (f *fake) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMess
 			return call(ctx, r)
 		}
 		return json.RawMessage(`{"content":[]}`), nil
-	}
-	if r.Method == "resources/subscribe" || r.Method == "resources/unsubscribe" || r.Method == "logging/setLevel" {
+	case "resources/read":
+		if read != nil {
+			result, err := read(ctx)
+			return json.RawMessage(result), err
+		}
+	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		return json.RawMessage(`{}`), nil
+	}
+	if other != nil {
+		return nil, other(ctx)
 	}
 	return nil, wire.MethodNotFound(r.Method)
 }

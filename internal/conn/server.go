@@ -128,6 +128,7 @@ func (s *Server) adopt(t Target) {
 		s.dormant = false
 	}
 	s.target = t
+	s.shelf.rename(t.CatalogKey)
 	s.rouse()
 }
 

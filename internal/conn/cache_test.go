@@ -1,0 +1,230 @@
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// keyed is a target whose catalog is kept.
+func keyed(f *fake, key string) Target {
+	target := local(f)
+	target.CatalogKey = key
+	return target
+}
+
+func cacheFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// The tools of a server are known before it is connected, if they were once.
+func TestSavedCatalog(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "catalogs")
+	synctest.Test(t, func(t *testing.T) {
+		s := one(t, newManager(t, Options{CacheDir: dir}), keyed(&fake{}, "key"))
+		mustWait(t, s)
+		if c := s.Catalog(); c.Cached {
+			t.Errorf("%+v", c)
+		}
+	})
+	files := cacheFiles(t, dir)
+	if len(files) != 1 {
+		t.Fatalf("files %v", files)
+	}
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{CacheDir: dir})
+		f := &fake{init: func(ctx context.Context) error { sleep(ctx, 10*second); return nil }}
+		f.list = func(context.Context, string) (string, error) { return toolList("new"), nil }
+		s := one(t, m, keyed(f, "key"))
+		st := s.Status()
+		c := s.Catalog()
+		if c == nil || !c.Cached || !st.ToolsFromCache || c.tool("echo") == nil || c.Instructions != "be kind" || c.FetchedAt.IsZero() {
+			t.Fatalf("%+v", c)
+		}
+		mustWait(t, s)
+		if c := s.Catalog(); c.Cached || s.Status().ToolsFromCache || c.tool("echo") != nil || c.tool("new") == nil {
+			t.Errorf("%+v", c)
+		}
+		// Another server does not get it, nor does the same under another key.
+		other := keyed(&fake{init: forever}, "other")
+		other.ConnectHash = "2"
+		if c := one(t, m, other).Catalog(); c != nil {
+			t.Errorf("%+v", c)
+		}
+	})
+
+	synctest.Test(t, func(t *testing.T) {
+		s := one(t, newManager(t, Options{CacheDir: dir}), keyed(&fake{init: forever}, "key"))
+		if c := s.Catalog(); c.tool("new") == nil {
+			t.Errorf("%+v", c)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(cacheLife + time.Minute)
+		s := one(t, newManager(t, Options{CacheDir: dir}), keyed(&fake{init: forever}, "key"))
+		if c := s.Catalog(); c != nil {
+			t.Errorf("%v after %v", c.FetchedAt, cacheLife)
+		}
+	})
+}
+
+// Damage makes a file worthless, not dangerous, and the next connection mends it.
+func TestDamagedCatalog(t *testing.T) {
+	dir := t.TempDir()
+	connected := func(t *testing.T) *Catalog {
+		var before *Catalog
+		synctest.Test(t, func(t *testing.T) {
+			target := keyed(&fake{}, "key")
+			target.Lazy = true
+			s := one(t, newManager(t, Options{CacheDir: dir}), target)
+			before = s.Catalog()
+			mustCall(t, s)
+			mustWait(t, s)
+		})
+		return before
+	}
+	connected(t)
+	file := cacheFiles(t, dir)[0]
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := func(change func(m map[string]any)) []byte {
+		var m map[string]any
+		if err := json.Unmarshal(good, &m); err != nil {
+			t.Fatal(err)
+		}
+		change(m)
+		data, _ := json.Marshal(m)
+		return data
+	}
+	for name, bad := range map[string][]byte{
+		"empty":          {},
+		"cut":            good[:len(good)/2],
+		"no JSON":        []byte("hello"),
+		"null":           []byte("null"),
+		"no UTF-8":       []byte(strings.Replace(string(good), "echo", "e\xffcho", 1)),
+		"twice the same": []byte(strings.Replace(string(good), `"name":"echo"`, `"name":"echo","name":"x"`, 1)),
+		"other version":  edited(func(m map[string]any) { m["version"] = 2 }),
+		"other key":      edited(func(m map[string]any) { m["key"] = "other" }),
+		"no catalog":     edited(func(m map[string]any) { delete(m, "catalog") }),
+		"nameless tool":  []byte(strings.Replace(string(good), `"name":"echo"`, `"nome":"echo"`, 1)),
+		"tomorrow":       edited(func(m map[string]any) { m["catalog"].(map[string]any)["fetchedAt"] = "2030-01-01T00:00:00Z" }),
+	} {
+		if err := os.WriteFile(file, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c := connected(t); c != nil {
+			t.Errorf("%s: used as %+v", name, c)
+		}
+		if c := connected(t); c == nil {
+			t.Errorf("%s: not mended", name)
+		}
+	}
+}
+
+// A catalog that did not change is not written again, until it would expire.
+func TestUnchangedCatalogIsNotWritten(t *testing.T) {
+	dir := t.TempDir()
+	f := &fake{}
+	connect := func(after time.Duration) time.Time {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(after)
+			m := newManager(t, Options{CacheDir: dir})
+			mustWait(t, one(t, m, keyed(f, "key")))
+		})
+		var file cacheFile
+		data, err := os.ReadFile(cacheFiles(t, dir)[0])
+		if err == nil {
+			file, err = parseCacheFile(data, "key")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file.Catalog.FetchedAt
+	}
+	first := connect(0)
+	if again := connect(rewriteAfter / 2); !again.Equal(first) {
+		t.Errorf("written again after %v", again.Sub(first))
+	}
+	if again := connect(2 * rewriteAfter); !again.After(first) {
+		t.Error("not written again")
+	}
+}
+
+// A catalog with holes is not kept: the next time may be better.
+func TestIncompleteCatalogIsNotSaved(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{list: func(ctx context.Context, _ string) (string, error) { return "", forever(ctx) }}
+		s := one(t, newManager(t, Options{CacheDir: dir}), keyed(f, "key"))
+		mustWait(t, s)
+		wantState(t, s, config.Connected, "tools/list")
+		// Nor is one of a client with other capabilities.
+		f.set(func() { f.list = nil })
+		r, _ := s.manager.Server("srv", Profile{Key: "rich"})
+		mustCall(t, r)
+		mustWait(t, r)
+	})
+	if files := cacheFiles(t, dir); len(files) != 0 {
+		t.Errorf("files %v", files)
+	}
+}
+
+func TestExpiredCatalogsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	for name, age := range map[string]time.Duration{"old" + cacheFileName: 2 * cacheLife, "young" + cacheFileName: time.Hour, "foreign.json": 2 * cacheLife} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(file, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := newManager(t, Options{CacheDir: dir})
+	mustWait(t, one(t, m, keyed(&fake{}, "key")))
+	if err := m.Close(); err != nil { // which waits for the writing
+		t.Fatal(err)
+	}
+	files := strings.Join(cacheFiles(t, dir), "\n")
+	if strings.Contains(files, "old") || !strings.Contains(files, "young") || !strings.Contains(files, "foreign") || strings.Count(files, "\n") != 2 {
+		t.Errorf("left:\n%s", files)
+	}
+}
+
+// Whatever a file holds, it is refused or gives a catalog whose items have names.
+func FuzzCacheFile(f *testing.F) {
+	f.Add([]byte(`{"version":1,"key":"key","catalog":{"tools":[{"name":"a"}],"fetchedAt":"2026-01-01T00:00:00Z"}}`))
+	f.Add([]byte(`{"version":1,"key":"key","catalog":{"resources":[{"uri":"a:b"}],"prompts":[null]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := parseCacheFile(data, "key")
+		if err != nil {
+			return
+		}
+		for _, kind := range listings {
+			for _, item := range *kind.into(file.Catalog) {
+				if !json.Valid(item) {
+					t.Errorf("%s holds %s", kind.member, item)
+				}
+			}
+		}
+	})
+}

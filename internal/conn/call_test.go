@@ -1,0 +1,306 @@
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// silent never answers a call.
+func silent(ctx context.Context, _ *wire.Request) (json.RawMessage, error) { return nil, forever(ctx) }
+
+func TestTimeLimits(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		method string
+		entry  *int64 // timeout of the entry
+		call   wire.Call
+		after  time.Duration // 0 means no limit
+	}{
+		{"a call", "tools/call", nil, wire.Call{}, 30 * second},
+		{"a list", "tools/list", nil, wire.Call{}, 30 * second},
+		{"what we do not know", "x/y", nil, wire.Call{}, 30 * second},
+		{"the entry's own", "tools/call", new(int64(5000)), wire.Call{}, 5 * second},
+		{"the entry's own, long", "tools/call", new(int64(3_600_000)), wire.Call{}, time.Hour},
+		{"the caller's own", "tools/call", new(int64(5000)), wire.Call{Timeout: second}, second},
+		{"none", "tools/call", new(int64(0)), wire.Call{}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			target := local(f)
+			target.Entry.Server.Timeout = test.entry
+			m := newManager(t, Options{})
+			s := one(t, m, target)
+			mustWait(t, s)
+			f.set(func() {
+				f.call = silent
+				f.list = func(ctx context.Context, _ string) (string, error) { return "", forever(ctx) }
+				f.other = forever
+			})
+			ctx, stop := context.WithTimeout(t.Context(), 48*time.Hour)
+			defer stop()
+			begin := time.Now()
+			test.call.Method = test.method
+			_, err := s.Call(ctx, test.call)
+			if test.after == 0 {
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 48*time.Hour {
+					t.Errorf("%s: %v after %v", test.name, err, time.Since(begin))
+				}
+				return
+			}
+			synctest.Wait()
+			e := callError(t, err)
+			if e.Kind != KindTimeout || time.Since(begin) != test.after || !errors.Is(e, context.DeadlineExceeded) {
+				t.Errorf("%s: %v after %v", test.name, e, time.Since(begin))
+			}
+			if e.RetrySafe != isRead(test.method) || f.count("cancelled") != 1 {
+				t.Errorf("%s: safe %v, %d cancellations", test.name, e.RetrySafe, f.count("cancelled"))
+			}
+			wantState(t, s, config.Connected, "")
+		})
+	}
+}
+
+// Progress renews the time of a call, up to ten minutes, though the caller did
+// not ask for it.
+func TestProgressRenewsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.call = func(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+			token, ok := wire.Member(r.Params, "_meta", "progressToken")
+			if !ok {
+				t.Error("no progress was asked for")
+			}
+			for sleep(ctx, 29*second) {
+				r.Link.Notify(ctx, "notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":1}`, token))
+			}
+			return nil, ctx.Err()
+		}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		begin := time.Now()
+		if e := callError(t, call(t.Context(), s)); e.Kind != KindTimeout || time.Since(begin) != 10*time.Minute {
+			t.Errorf("%v after %v", e, time.Since(begin))
+		}
+	})
+}
+
+// Three calls in a row without an answer make a server show that it lives. If
+// it does, it stays; if not, it is started again.
+func TestUnresponsive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{call: silent}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		for round := range 2 {
+			for i := range 3 {
+				if f.count("ping") != round {
+					t.Fatalf("pinged %d times after %d calls", f.count("ping"), i)
+				}
+				callError(t, call(t.Context(), s))
+				synctest.Wait()
+			}
+		}
+		if f.count("ping") != 2 || f.started() != 1 {
+			t.Fatalf("%d pings, %d starts", f.count("ping"), f.started())
+		}
+		// An answer begins the count anew.
+		callError(t, call(t.Context(), s))
+		callError(t, call(t.Context(), s))
+		f.set(func() { f.call = nil })
+		mustCall(t, s)
+		f.set(func() { f.call, f.pings = silent, forever })
+		callError(t, call(t.Context(), s))
+		synctest.Wait()
+		if f.count("ping") != 2 {
+			t.Errorf("%d pings", f.count("ping"))
+		}
+		callError(t, call(t.Context(), s))
+		callError(t, call(t.Context(), s))
+		synctest.Wait()
+		if f.count("ping") != 3 || f.started() != 1 {
+			t.Errorf("%d pings, %d starts", f.count("ping"), f.started())
+		}
+		time.Sleep(pingPatience)
+		synctest.Wait()
+		wantState(t, s, config.Failed, "no answer to a ping within 10s")
+		f.set(func() { f.call, f.pings = nil, nil })
+		mustCall(t, s)
+		if f.started() != 2 {
+			t.Errorf("%d starts", f.started())
+		}
+	})
+}
+
+// Who calls when the server dies is told so, and whether to try again.
+func TestCrashDuringCall(t *testing.T) {
+	for _, test := range []struct {
+		tool string
+		safe bool
+	}{
+		{`{"name":"echo"}`, false},
+		{`{"name":"echo","annotations":{"readOnlyHint":true}}`, true},
+		{`{"name":"echo","annotations":{"idempotentHint":true}}`, true},
+		{`{"name":"echo","annotations":{"readOnlyHint":false,"idempotentHint":null}}`, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{list: func(context.Context, string) (string, error) { return `{"tools":[` + test.tool + `]}`, nil }}
+			f.call = func(ctx context.Context, _ *wire.Request) (json.RawMessage, error) {
+				f.die()
+				return nil, forever(ctx)
+			}
+			m := newManager(t, Options{})
+			s := one(t, m, local(f))
+			mustWait(t, s)
+			begin := time.Now()
+			err := call(t.Context(), s)
+			e := callError(t, err)
+			if e.Kind != KindTransport || e.RetrySafe != test.safe || e.Method != "tools/call" || f.count("tools/call") != 1 || time.Since(begin) != 0 {
+				t.Errorf("%+v after %v", e, time.Since(begin))
+			}
+			said := "the call may have taken effect"
+			if test.safe {
+				said = "it is safe to try again"
+			}
+			if !strings.Contains(err.Error(), said) || !strings.Contains(err.Error(), `server "srv"`) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A read that dies is made once more, on a new connection; not twice.
+func TestReadsAreRetried(t *testing.T) {
+	for _, deaths := range []int64{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			m := newManager(t, Options{})
+			s := one(t, m, local(f))
+			mustWait(t, s)
+			var died atomic.Int64
+			f.set(func() {
+				f.read = func(ctx context.Context) (string, error) {
+					if died.Add(1) <= deaths {
+						f.die()
+						return "", forever(ctx)
+					}
+					return `{"contents":[]}`, nil
+				}
+			})
+			result, err := s.Call(t.Context(), wire.Call{Method: "resources/read", Params: json.RawMessage(`{"uri":"x:y"}`)})
+			if deaths == 1 {
+				if err != nil || string(result) != `{"contents":[]}` {
+					t.Errorf("%s, %v", result, err)
+				}
+				return
+			}
+			if e := callError(t, err); !e.RetrySafe || e.Kind != KindTransport || f.count("resources/read") != 2 {
+				t.Errorf("%+v, read %d times", e, f.count("resources/read"))
+			}
+		})
+	}
+}
+
+func TestAnswerThatIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{call: func(context.Context, *wire.Request) (json.RawMessage, error) {
+			return nil, &wire.Error{Code: -32042, Message: "go there", Data: json.RawMessage(`{"url":"x"}`)}
+		}}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		err := call(t.Context(), s)
+		if e, ok := err.(*wire.Error); !ok || e.Code != -32042 || string(e.Data) != `{"url":"x"}` {
+			t.Errorf("%T %v", err, err)
+		}
+	})
+}
+
+func TestCancelledCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{call: silent}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		why := errors.New("no longer needed")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(second, func() { cancel(why) })
+		if err := call(ctx, s); err != why {
+			t.Errorf("%v", err)
+		}
+		synctest.Wait()
+		if f.count("cancelled") != 1 {
+			t.Error("the server was not told")
+		}
+		wantState(t, s, config.Connected, "")
+	})
+}
+
+func TestNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		if err := s.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if f.count("notifications/roots/list_changed") != 1 {
+			t.Error("the server was not told")
+		}
+	})
+}
+
+func TestClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{})
+		s := one(t, m, local(&fake{}))
+		c, err := s.Client(t.Context())
+		if err != nil || c.Opening().Version != "2025-11-25" {
+			t.Fatalf("%v", err)
+		}
+		broken := one(t, newManager(t, Options{}), local(&fake{refuse: errors.New("no")}))
+		if _, err := broken.Client(t.Context()); callError(t, err).Kind != KindTransport {
+			t.Error(err)
+		}
+	})
+}
+
+// What servers send by themselves reaches the handler of the options.
+func TestHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handler{}
+		f := &fake{}
+		m := newManager(t, Options{Handler: func(string, Profile) wire.Handler { return h }})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		f.say(t, "notifications/message")
+		synctest.Wait()
+		if len(h.heard) != 1 || h.heard[0] != "notifications/message" {
+			t.Errorf("heard %v", h.heard)
+		}
+		result, err := f.peer.Call(t.Context(), wire.Call{Method: "roots/list"})
+		if err != nil || string(result) != `{"roots":[]}` {
+			t.Errorf("%s, %v", result, err)
+		}
+	})
+}
+
+type handler struct{ heard []string }
+
+func (h *handler) HandleRequest(context.Context, *wire.Request) (json.RawMessage, error) {
+	return json.RawMessage(`{"roots":[]}`), nil
+}
+
+func (h *handler) HandleNotification(_ context.Context, n *wire.Notification) {
+	h.heard = append(h.heard, n.Method)
+}
