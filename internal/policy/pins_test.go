@@ -104,6 +104,28 @@ func TestDigestOfAnything(t *testing.T) {
 	}
 }
 
+// Which of several members of one name counts depends on the reader, so their
+// order does.
+func TestDigestOfRepeatedMembers(t *testing.T) {
+	var forth, back []string
+	for i := range 50 {
+		forth = append(forth, fmt.Sprintf(`"title":"%d"`, i), fmt.Sprintf(`"name":"%d"`, i))
+	}
+	for i := range 50 {
+		back = append(back, forth[2*i+1], forth[2*i])
+	}
+	object := func(members []string) json.RawMessage {
+		return json.RawMessage("{" + strings.Join(members, ",") + "}")
+	}
+	if Digest(object(forth)) != Digest(object(back)) {
+		t.Error("the order of different members counts")
+	}
+	slices.Reverse(back)
+	if Digest(object(forth)) == Digest(object(back)) {
+		t.Error("the order of members of one name does not count")
+	}
+}
+
 func FuzzDigest(f *testing.F) {
 	f.Add(readFile, uint64(1))
 	f.Add(`{"name":"a","inputSchema":{"b":[1e400,-0,{"c":null}],"a":"\ud800"}}`, uint64(2))

@@ -103,6 +103,25 @@ func TestRuleMatches(t *testing.T) {
 	}
 }
 
+// A pattern may deny more than it may allow.
+func TestRuleAllowsLess(t *testing.T) {
+	tests := []struct {
+		pattern string
+		tool    Tool
+	}{
+		{"mcp__a__b*", tool("a__bc", "x")}, // the server's name is not spelled out
+		{"a/b*", tool("x", "y", "a/b/c")},
+		{"github.*", tool("github", "x")}, // refused by NewRule
+		{"mcp__*", tool("github", "x")},
+	}
+	for _, tt := range tests {
+		s := subjectOf(tt.tool)
+		if (Rule{Allow, tt.pattern, ""}).matches(s) || !(Rule{Deny, tt.pattern, ""}).matches(s) {
+			t.Errorf("%s allows %s/%s or does not deny it", tt.pattern, s.Server, s.Tool.Tool)
+		}
+	}
+}
+
 func TestNewRuleRefuses(t *testing.T) {
 	tests := []struct {
 		effect  Effect
