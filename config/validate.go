@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -53,6 +55,7 @@ func Validate(name string, s Server, strict Strictness) []Problem {
 	default:
 		v.errorAt("/pin", "pin invalid: expected strict, warn or off, found %q", string(s.Pin))
 	}
+	v.values(s)
 	v.auth(s.Auth)
 	v.oauth(s.OAuth)
 	v.tools(s.Tools)
@@ -96,6 +99,32 @@ func (v *validation) transport(s Server, strict Strictness) {
 	default:
 		v.errorAt("/type", "unknown server type %q", string(kind))
 	}
+}
+
+// headerName matches what HTTP allows as the name of a header.
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// values checks what no process and no request can carry.
+func (v *validation) values(s Server) {
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			v.errorAt(PointerTo("/env", name), "%q cannot be the name of a variable", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		if !headerName.MatchString(name) {
+			v.errorAt(PointerTo("/headers", name), "%q cannot be the name of a header", name)
+		}
+	}
+	mapStrings(s, func(at Slot, text string) (string, bool) {
+		switch {
+		case strings.Contains(text, "\x00"):
+			v.errorAt(at.Pointer(), "%s holds a NUL character", at)
+		case at.use == asHeader && strings.ContainsAny(text, "\r\n") && !strings.HasPrefix(text, "!"): // which is for a shell
+			v.errorAt(at.Pointer(), "%s has more than one line", at)
+		}
+		return text, true
+	})
 }
 
 // url checks an address as far as that is possible before its placeholders are

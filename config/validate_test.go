@@ -65,6 +65,15 @@ func TestValidateMessages(t *testing.T) {
 			`/tools/0/permission_policy MCP tool "s/t" has invalid permission_policy "maybe": expected always_allow, always_ask or always_deny.`}},
 		{"metadata url", `{"type":"http","url":"https://a.test","oauth":{"authServerMetadataUrl":"http://b.test"}}`, config.Strict, []string{
 			`/oauth/authServerMetadataUrl Server "s": oauth.authServerMetadataUrl must be an https:// URL`}},
+		{"impossible names", `{"command":"x","env":{"":"1","A=B":"2","ProgramFiles(x86)":"3"},"headers":{"X Y":"1","":"2","X-Z":"3"}}`, config.Lenient, []string{
+			`/env/ Server "s": "" cannot be the name of a variable`,
+			`/env/A=B Server "s": "A=B" cannot be the name of a variable`,
+			`/headers/ Server "s": "" cannot be the name of a header`,
+			`/headers/X Y Server "s": "X Y" cannot be the name of a header`}},
+		{"impossible values", `{"command":"x\u0000","args":["a","b\u0000"],"headers":{"A":"1\r\nB: 2","C":"!printf 'a\nb'"}}`, config.Lenient, []string{
+			`/command Server "s": command holds a NUL character`,
+			`/args/1 Server "s": args[1] holds a NUL character`,
+			`/headers/A Server "s": the header "A" has more than one line`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
