@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,6 +156,36 @@ func TestLongResultIsSaved(t *testing.T) {
 	}
 	if !strings.Contains(string(r.Raw), strings.Repeat("é", 150_000)) {
 		t.Error("the raw form was cut")
+	}
+}
+
+// What was saved goes after a week.
+func TestSavedResultsAreSwept(t *testing.T) {
+	now := time.Now()
+	h := withNotes(t, func(o *patchbay.Options) { o.Now = func() time.Time { return now } })
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow})
+	save := func() string {
+		t.Helper()
+		r, err := s.Call(t.Context(), patchbay.Call{Tool: "notes.long"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.ForModel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.SavedTo
+	}
+	first := save()
+	now = now.Add(6 * 24 * time.Hour)
+	save()
+	if _, err := os.Stat(first); err != nil {
+		t.Errorf("after six days: %v", err)
+	}
+	now = now.Add(2 * 24 * time.Hour)
+	save()
+	if _, err := os.Stat(first); !os.IsNotExist(err) {
+		t.Errorf("after eight days: %v", err)
 	}
 }
 

@@ -23,7 +23,11 @@ func (h *Host) spill(text string) (string, error) { return h.save([]byte(text), 
 // save writes data to a file of its own that only the user can read.
 func (h *Host) save(data []byte, extension string) (string, error) {
 	path := filepath.Join(h.places.resultsDir(), rand.Text()+extension)
-	return path, atomicfile.Write(path, data, atomicfile.Options{Mode: 0o600})
+	if err := atomicfile.Write(path, data, atomicfile.Options{Mode: 0o600}); err != nil {
+		return "", err
+	}
+	h.sweepSpills()
+	return path, nil
 }
 
 // sweepSpills removes files that are too old, and the oldest of too many.
@@ -41,8 +45,11 @@ func (h *Host) sweepSpills() {
 	}
 	slices.SortFunc(files, func(a, b os.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	var kept int64
-	for _, f := range files {
+	for i, f := range files {
 		kept += f.Size()
+		if i == 0 {
+			continue // the newest is being used
+		}
 		if h.opts.Now().Sub(f.ModTime()) > spillAge || kept > spillSize {
 			_ = os.Remove(filepath.Join(dir, f.Name())) // the next sweep tries again
 		}
