@@ -149,6 +149,9 @@ func (h *Host) readApprovals() (policy.Approvals, []config.Problem) {
 	}
 	var approvals policy.Approvals
 	if err == nil {
+		err = ownAlone(h.places.approvalsFile())
+	}
+	if err == nil {
 		approvals, err = h.parseApprovals(data)
 	}
 	if err != nil {

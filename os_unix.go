@@ -3,6 +3,7 @@
 package patchbay
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,6 +17,20 @@ const openNonblock = syscall.O_NONBLOCK
 func ownedByUser(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid()
+}
+
+// ownAlone says why somebody else could have written a file.
+func ownAlone(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !ownedByUser(info):
+		return errors.New("the file belongs to another user")
+	case info.Mode()&0o022 != 0:
+		return errors.New("other users can write the file")
+	}
+	return nil
 }
 
 // fileIdentity names a file for as long as it exists, whatever its path.

@@ -2,45 +2,72 @@ package patchbay
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
+	"github.com/patchbay-mcp/patchbay/internal/discover"
 )
+
+// settings is what the settings files say.
+type settings struct {
+	user     config.Settings // the project's has only restrictions, which are among the rules
+	rules    []Rule
+	files    []SourceFile // those that exist
+	problems []config.Problem
+}
 
 // readSettings reads the user's settings and the project's, and makes rules of
 // the permissions in both. Damage is reported and leaves the defaults in force.
-func (h *Host) readSettings() (config.Settings, []Rule, []config.Problem) {
+func (h *Host) readSettings() settings {
+	var s settings
 	if h.opts.StrictConfig {
-		return config.Settings{}, nil, nil
+		return s
 	}
-	userFile := filepath.Join(h.places.config, "settings.json")
-	user, problems := readSettingsFile(userFile)
-	rules, bad := permissionRules(user.Permissions, userFile, true)
-	problems = append(problems, bad...)
-
+	s.user = s.read(filepath.Join(h.places.config, "settings.json"), config.ScopeUser)
 	// A project's settings can only restrict: nothing that comes with a clone
 	// may widen what its reader allows.
-	projectFile := filepath.Join(h.places.project, ".patchbay", "settings.json")
-	project, found := readSettingsFile(projectFile)
-	restrictions, bad := permissionRules(project.Permissions, projectFile, false)
-	problems = append(append(problems, found...), bad...)
-	return user, append(rules, restrictions...), problems
+	s.read(filepath.Join(h.places.project, ".patchbay", "settings.json"), config.ScopeProject)
+	for _, id := range s.user.Discovery.DisabledProviders {
+		if !slices.ContainsFunc(Providers(), func(p Provider) bool { return p.ID == id }) {
+			s.problems = append(s.problems, config.Problem{
+				Severity: config.SeverityWarning, File: s.files[0].Path, Pointer: "/discovery/disabledProviders",
+				Message: fmt.Sprintf("no product has the id %q", id),
+			})
+		}
+	}
+	return s
 }
 
-func readSettingsFile(path string) (config.Settings, []config.Problem) {
+// read takes in one file, if it exists.
+func (s *settings) read(path string, scope config.Scope) config.Settings {
 	data, err := atomicfile.Read(path, config.MaxFileSize)
 	if errors.Is(err, fs.ErrNotExist) {
-		return config.Settings{}, nil
+		return config.Settings{}
 	}
+	file := SourceFile{Path: path, Provider: nativeProvider, Product: "Patchbay", Scope: scope, Status: discover.Read}
+	var read config.Settings
 	if err != nil {
-		return config.Settings{}, []config.Problem{{Severity: config.SeverityError, File: path, Message: err.Error()}}
+		file.Status = discover.Unreadable
+		file.Problems = []config.Problem{{Severity: config.SeverityError, File: path, Message: err.Error()}}
+	} else if node, err := config.ParseJSON(data); err != nil {
+		file.Status = discover.Invalid
+		p := config.Problem{Severity: config.SeverityError, File: path, Message: err.Error()}
+		if syntax, ok := errors.AsType[*config.SyntaxError](err); ok {
+			p.Line, p.Column, p.Message = syntax.Line, syntax.Column, syntax.Message
+		}
+		file.Problems = []config.Problem{p}
+	} else {
+		f := config.NewFields(node, path, "")
+		read = config.DecodeSettings(f)
+		rules, bad := permissionRules(read.Permissions, path, scope == config.ScopeUser)
+		file.Problems = append(*f.Problems, bad...)
+		s.rules = append(s.rules, rules...)
 	}
-	node, err := config.ParseJSON(data)
-	if syntax, ok := errors.AsType[*config.SyntaxError](err); ok {
-		return config.Settings{}, []config.Problem{{Severity: config.SeverityError, File: path, Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}}
-	}
-	f := config.NewFields(node, path, "")
-	return config.DecodeSettings(f), *f.Problems
+	s.files = append(s.files, file)
+	s.problems = append(s.problems, file.Problems...)
+	return read
 }

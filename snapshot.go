@@ -150,15 +150,15 @@ func (h *Host) Reload(ctx context.Context) error {
 }
 
 func (h *Host) reload(ctx context.Context) error {
-	settings, rules, problems := h.readSettings()
+	settings := h.readSettings()
 	scan := h.scan
-	scan.Disabled = settings.Discovery.DisabledProviders
+	scan.Disabled = settings.user.Discovery.DisabledProviders
 	found := discover.Scan(ctx, scan)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	approvals, unread := h.readApprovals()
-	problems = append(append(problems, unread...), h.readPins()...)
+	problems := slices.Concat(settings.problems, unread, h.readPins())
 	var candidates []config.Candidate
 	entries := slices.Concat(found.Entries, h.inProcessEntries(), h.appliedEntries())
 	launches := h.launches(entries)
@@ -175,7 +175,7 @@ func (h *Host) reload(ctx context.Context) error {
 	}
 	snap := Snapshot{
 		Dir: h.opts.Dir, Project: h.places.project,
-		Servers: []ServerStatus{}, Files: found.Files, Problems: append(problems, found.Problems...),
+		Servers: []ServerStatus{}, Files: append(settings.files, found.Files...), Problems: append(problems, found.Problems...),
 	}
 	for _, m := range config.Merge(candidates) {
 		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry)]))
@@ -185,7 +185,7 @@ func (h *Host) reload(ctx context.Context) error {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
 		}
 	}
-	h.snap, h.settings, h.rules = snap, settings, rules
+	h.snap, h.settings, h.rules = snap, settings.user, settings.rules
 	h.manager.Apply(h.targets(snap.Servers))
 	h.news.announce()
 	return nil
