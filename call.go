@@ -8,8 +8,10 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/bridge"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -96,6 +98,10 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 // callTool sends a tools/call with params whose name is the tool's own, if the
 // rules and hooks let it.
 func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
+	t, err := s.current(ctx, t)
+	if err != nil {
+		return nil, err
+	}
 	arguments, _ := wire.Member(params, "arguments")
 	if err := s.permit(ctx, t, arguments); err != nil {
 		return nil, err
@@ -122,6 +128,25 @@ func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, 
 		return nil, errorf(KindDenied, "The result of %s was refused: %v", t.Name, err)
 	}
 	return r.Raw, nil
+}
+
+// current returns the tool as its server defines it now, if it may only be
+// called as it was accepted. One that is known from an earlier connection is
+// looked at again: it must not get a call through before its change is seen.
+func (s *Session) current(ctx context.Context, t Tool) (Tool, error) {
+	st, err := s.host.Server(t.Server)
+	if err != nil || !t.Cached || policy.Mode(st.entry) == config.PinOff {
+		return t, err
+	}
+	if _, err := s.host.connect(ctx, t.Server); err != nil {
+		return t, err
+	}
+	set := s.toolset()
+	i, ok := set.byRef[t.ref()]
+	if !ok {
+		return t, errorf(KindToolNotFound, "Server %q has no tool %q any more.", t.Server, t.Tool)
+	}
+	return set.tools[i], nil
 }
 
 // forward is Forward with progress.

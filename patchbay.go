@@ -99,8 +99,9 @@ type Host struct {
 	sessionsMu sync.Mutex // guards sessions
 	sessions   map[*Session]bool
 
-	pinsMu sync.Mutex // guards pins
-	pins   policy.Pins
+	pinsMu    sync.Mutex // guards the pins
+	pins      policy.Pins
+	pinChecks map[string]pinCheck // of the catalogs last looked at, by launch
 }
 
 // Open reads the configuration of every product it knows, begins to connect to
@@ -118,7 +119,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h := &Host{
 		opts:     opts,
 		places:   pl,
-		sessions: map[*Session]bool{},
+		sessions: map[*Session]bool{}, pinChecks: map[string]pinCheck{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
@@ -15,17 +16,36 @@ import (
 
 const maxPins = 64 << 20
 
+// pinCheck is how the tools of one catalog compare with what was accepted.
+type pinCheck struct {
+	catalog *conn.Catalog
+	changed []string
+}
+
 // pinned compares a server's tools with the definitions that were seen first,
 // remembers new ones, and returns the names of those that may not be called.
 func (h *Host) pinned(st ServerStatus, c *conn.Catalog) (changed []string) {
 	mode := policy.Mode(st.entry)
-	if mode == config.PinOff || c.Cached {
+	if mode == config.PinOff {
 		return nil
 	}
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
+	check := h.pinChecks[st.hash]
+	if check.catalog != c {
+		check = pinCheck{c, h.checkPins(st, c)}
+		h.pinChecks[st.hash] = check
+	}
+	if mode != config.PinStrict {
+		return nil
+	}
+	return check.changed
+}
+
+// checkPins is pinned for a catalog that was not looked at yet; pinsMu is held.
+func (h *Host) checkPins(st ServerStatus, c *conn.Catalog) (changed []string) {
 	report := h.pins.Check(st.hash, c.Tools)
-	if len(report.New) > 0 {
+	if len(report.New) > 0 && !c.Cached {
 		err := h.updatePins(h.life, func(p *policy.Pins) { p.Learn(st.hash, c.Tools, h.opts.Now().UTC()) })
 		if err != nil {
 			h.opts.Logger.Warn("pins not saved", "server", st.Name, "error", err)
@@ -34,16 +54,14 @@ func (h *Host) pinned(st ServerStatus, c *conn.Catalog) (changed []string) {
 	if len(report.Changed) > 0 {
 		h.opts.Logger.Warn("tool definitions changed", "server", st.Name, "tools", report.Changed)
 	}
-	if mode != config.PinStrict {
-		return nil
-	}
 	return report.Changed
 }
 
 // ToolChange is a tool whose definition is not the one that was accepted.
 type ToolChange struct {
-	Tool string `json:"tool"`
-	Diff string `json:"diff"` // safe to print
+	Tool   string `json:"tool"`
+	Digest string `json:"digest"` // of the definition as it is now
+	Diff   string `json:"diff"`   // safe to print
 }
 
 // ToolChanges returns how the tools of a server differ from what was accepted.
@@ -55,24 +73,34 @@ func (h *Host) ToolChanges(ctx context.Context, name string) ([]ToolChange, erro
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
 	changes := []ToolChange{}
-	for _, tool := range h.pins.Check(st.hash, catalog.Tools).Changed {
-		for _, def := range catalog.Tools {
-			if n, _ := wire.StringMember(def, "name"); n == tool {
-				changes = append(changes, ToolChange{Tool: tool, Diff: h.pins.Diff(st.hash, def)})
-			}
+	changed := h.pins.Check(st.hash, catalog.Tools).Changed
+	for _, def := range catalog.Tools {
+		if tool, _ := wire.StringMember(def, "name"); slices.Contains(changed, tool) {
+			changes = append(changes, ToolChange{Tool: tool, Digest: policy.Digest(def), Diff: h.pins.Diff(st.hash, def)})
 		}
 	}
 	return changes, nil
 }
 
-// AcceptTools accepts the definitions of a server's tools as they are now.
-func (h *Host) AcceptTools(ctx context.Context, name string) error {
+// AcceptTools accepts the changes of a server's tools that were shown. If any
+// tool changed otherwise meanwhile, nothing is accepted.
+func (h *Host) AcceptTools(ctx context.Context, name string, shown []ToolChange) error {
 	st, catalog, err := h.pinnedServer(ctx, name)
 	if err != nil {
 		return err
 	}
+	now, err := h.ToolChanges(ctx, name)
+	if err != nil {
+		return err
+	}
+	same := slices.EqualFunc(now, shown, func(a, b ToolChange) bool { return a.Tool == b.Tool && a.Digest == b.Digest })
+	if !same {
+		return errorf(KindDenied, "The tools of %q changed since they were shown; nothing was accepted.", st.Name).
+			hint("Run patchbay approve --tools %s again.", st.Name)
+	}
 	h.pinsMu.Lock()
 	err = h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, catalog.Tools, h.opts.Now().UTC()) })
+	delete(h.pinChecks, st.hash)
 	h.pinsMu.Unlock()
 	h.news.announce()
 	return err

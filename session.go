@@ -65,6 +65,11 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
+	for _, r := range o.Rules {
+		if err := r.Validate(); err != nil {
+			return nil, errorf(KindConfigInvalid, "%s: %v", r.Source, err)
+		}
+	}
 	for _, list := range []struct {
 		effect   Effect
 		patterns []string
@@ -205,10 +210,9 @@ func denied(t Tool, d Decision) error {
 }
 
 // permissionRules turns the permissions of settings into rules. A project's own
-// settings may restrict, never allow.
-func permissionRules(p config.Permissions, file string, mayAllow bool) ([]Rule, []config.Problem) {
-	var rules []Rule
-	var problems []config.Problem
+// settings may restrict, never allow. A restriction that cannot be understood
+// might be about any tool, so it is about all.
+func permissionRules(p config.Permissions, file string, mayAllow bool) (rules []Rule, problems []config.Problem) {
 	for _, list := range []struct {
 		effect   Effect
 		patterns []string
@@ -222,7 +226,10 @@ func permissionRules(p config.Permissions, file string, mayAllow bool) ([]Rule, 
 				problems = append(problems, config.Problem{
 					Severity: config.SeverityError, File: file, Pointer: "/permissions/" + string(list.effect), Message: err.Error(),
 				})
-				continue
+				if list.effect == Allow {
+					continue
+				}
+				r = Rule{Effect: list.effect, Pattern: "*", Source: file}
 			}
 			rules = append(rules, r)
 		}

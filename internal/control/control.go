@@ -318,11 +318,15 @@ func toolChanges(h *patchbay.Host, r *http.Request) (any, error) {
 	return h.ToolChanges(r.Context(), nameOf(r))
 }
 
-// AcceptTools accepts the definitions of a server's tools as they are now.
-func (c *Client) AcceptTools(ctx context.Context, name string) error {
-	return c.call(ctx, "POST", serverPath("/tools/accept", name), nil, &none{})
+// AcceptTools accepts the changes of a server's tools that were shown.
+func (c *Client) AcceptTools(ctx context.Context, name string, shown []patchbay.ToolChange) error {
+	return c.call(ctx, "POST", serverPath("/tools/accept", name), shown, &none{})
 }
 
 func acceptTools(h *patchbay.Host, r *http.Request) (any, error) {
-	return none{}, h.AcceptTools(r.Context(), nameOf(r))
+	shown, err := decode[[]patchbay.ToolChange](r)
+	if err != nil {
+		return nil, err
+	}
+	return none{}, h.AcceptTools(r.Context(), nameOf(r), shown)
 }

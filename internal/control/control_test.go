@@ -167,7 +167,7 @@ func TestEveryMethod(t *testing.T) {
 	if len(changed) != 0 {
 		t.Errorf("ToolChanges: %+v", changed)
 	}
-	step("AcceptTools", c.AcceptTools(ctx, "notes"))
+	step("AcceptTools", c.AcceptTools(ctx, "notes", changed))
 
 	typ := reflect.TypeFor[*control.Client]()
 	for i := range typ.NumMethod() {
