@@ -59,6 +59,8 @@ type Options struct {
 	UI        *UI                    // how to reach a person; nil means not at all
 	Hooks     *Hooks                 // run around every call
 
+	Naming config.Naming // how tools are named; the zero value means as the settings say
+
 	// Lazy connects a server when it is first needed, not at the start.
 	Lazy bool
 

@@ -134,6 +134,15 @@ func TestToolsAndCalls(t *testing.T) {
 	}
 }
 
+func TestNamingStyle(t *testing.T) {
+	h := withNotes(t, func(o *patchbay.Options) { o.Naming.Style = config.NamingXcsh })
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow})
+	r, err := s.Call(t.Context(), patchbay.Call{Tool: "mcp_notes_echo", Arguments: json.RawMessage(`{"text":"hi"}`)})
+	if got := modelText(t, r, err); got != "hi" || r.Tool.Name != "mcp_notes_echo" {
+		t.Errorf("%s: %q", r.Tool.Name, got)
+	}
+}
+
 func TestLongResultIsSaved(t *testing.T) {
 	s := session(t, withNotes(t, nil), patchbay.SessionOptions{Default: patchbay.Allow})
 	r, err := s.Call(t.Context(), patchbay.Call{Tool: "notes.long"})

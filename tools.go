@@ -72,7 +72,7 @@ func (s *Session) buildTools() *toolSet {
 	h := s.host
 	h.mu.Lock()
 	rules := append(slices.Clip(h.rules), s.rules...)
-	naming := h.settings.Naming
+	naming := cmp.Or(h.opts.Naming, h.settings.Naming)
 	h.mu.Unlock()
 	all, servers, hasResources := h.knownTools()
 
@@ -102,7 +102,9 @@ func (s *Session) buildTools() *toolSet {
 		}
 	}
 	var collisions []string
-	set.names, collisions = bridge.NewNames(exposed, bridge.Naming{Style: naming.Style, MaxLength: naming.MaxLength})
+	set.names, collisions = bridge.NewNames(exposed, bridge.Naming{
+		Style: naming.Style, MaxLength: naming.MaxLength, LastWins: naming.Collision == config.CollisionLastWins,
+	})
 	set.warnings = append(set.warnings, collisions...)
 	for i := range set.tools {
 		if t := &set.tools[i]; t.Server != "" {

@@ -151,6 +151,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return enum(DefaultAllow, DefaultAsk, DefaultDeny)
 	case reflect.TypeFor[NamingStyle]():
 		return enum(NamingClaude, NamingXcsh, NamingOMP)
+	case reflect.TypeFor[Collision]():
+		return enum(CollisionSuffix, CollisionLastWins)
 	}
 	switch t.Kind() {
 	case reflect.String:

@@ -85,6 +85,7 @@ var descriptions = map[string]string{
 
 	"Naming.style":     "claude: mcp__server__tool. xcsh: mcp_server_tool. omp: the names of oh-my-pi.",
 	"Naming.maxLength": "The longest name; longer ones are shortened to a unique one. Default: 64.",
+	"Naming.collision": "What becomes of tools whose names come out the same: suffix marks all but the first, last-wins (xcsh style) keeps only the last.",
 
 	"Discovery.disabledProviders": "Products whose files are not read, by id; patchbay list --sources shows the ids.",
 

@@ -45,7 +45,16 @@ const (
 type Naming struct {
 	Style     NamingStyle `json:"style,omitempty"`     // empty means claude
 	MaxLength int         `json:"maxLength,omitempty"` // of a name; 0 means 64
+	Collision Collision   `json:"collision,omitempty"` // empty means suffix
 }
+
+// Collision is what becomes of tools whose names come out the same.
+type Collision string
+
+const (
+	CollisionSuffix   Collision = "suffix"    // all but the first get a suffix
+	CollisionLastWins Collision = "last-wins" // only the last is there; for the xcsh style
+)
 
 // NamingStyle selects a rendering of names.
 type NamingStyle string
@@ -96,6 +105,13 @@ func DecodeSettings(f *Fields) Settings {
 		default:
 			n.Report(SeverityError, "style", fmt.Sprintf("unknown naming style %q: expected claude, xcsh or omp", s.Naming.Style), "")
 			s.Naming.Style = ""
+		}
+		s.Naming.Collision = Collision(n.String("collision"))
+		switch s.Naming.Collision {
+		case "", CollisionSuffix, CollisionLastWins:
+		default:
+			n.Report(SeverityError, "collision", fmt.Sprintf("unknown way to settle a collision %q: expected suffix or last-wins", s.Naming.Collision), "")
+			s.Naming.Collision = ""
 		}
 		n.reportUnknown()
 	}

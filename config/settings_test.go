@@ -26,14 +26,14 @@ func TestDecodeSettings(t *testing.T) {
 	got, problems := decodeSettings(t, `{
 		"$schema": "x",
 		"permissions": {"allow": ["mcp__docs"], "ask": [], "deny": ["mcp__files__delete"], "default": "ask"},
-		"naming": {"style": "xcsh", "maxLength": 128},
+		"naming": {"style": "xcsh", "maxLength": 128, "collision": "last-wins"},
 		"discovery": {"disabledProviders": ["cursor"]},
 		"limits": {"resultChars": 5000},
 		"tools": {"a": 1}, "hooks": [1, 2], "gateway": {"profiles": {}},
 	}`)
 	want := Settings{
 		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
-		Naming:      Naming{NamingXcsh, 128},
+		Naming:      Naming{Style: NamingXcsh, MaxLength: 128, Collision: CollisionLastWins},
 		Discovery:   Discovery{[]string{"cursor"}},
 		Limits:      Limits{5000},
 		Tools:       json.RawMessage(`{"a":1}`), Hooks: json.RawMessage(`[1,2]`), Gateway: json.RawMessage(`{"profiles":{}}`),
