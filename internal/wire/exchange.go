@@ -171,8 +171,7 @@ func (h *HTTPHandler) writeAnswers(w http.ResponseWriter, ex *exchange) {
 	answers := ex.answers // nobody adds to them any more
 	switch {
 	case len(answers) == 0: // all were cancelled, and what is cancelled gets no answer
-		setFixedHeaders(w.Header())
-		w.WriteHeader(http.StatusAccepted)
+		writeStatus(w, h.times.write, http.StatusAccepted)
 	case ex.batch:
 		body := []byte{'['}
 		for i, m := range answers {
@@ -181,13 +180,13 @@ func (h *HTTPHandler) writeAnswers(w http.ResponseWriter, ex *exchange) {
 			}
 			body = m.AppendTo(body)
 		}
-		writeJSON(w, &h.times, http.StatusOK, append(body, ']'), nil, "")
+		writeJSON(w, h.times.write, http.StatusOK, append(body, ']'), nil, "")
 	case answers[0].Error != nil:
 		status := http.StatusOK
 		if ex.job != nil {
 			status = modernStatus(answers[0].Error.Code)
 		}
-		writeMessage(w, &h.times, status, answers[0])
+		writeMessage(w, h.times.write, status, answers[0])
 	default:
 		h.writeResult(w, ex, answers[0].Result)
 	}
@@ -204,7 +203,7 @@ func (h *HTTPHandler) writeResult(w http.ResponseWriter, ex *exchange, result js
 	} else if len(result) == 0 {
 		result = json.RawMessage("{}")
 	}
-	head = writeJSON(w, &h.times, http.StatusOK, head, result, "}")
+	head = writeJSON(w, h.times.write, http.StatusOK, head, result, "}")
 	keepBuffer(buf, head)
 }
 

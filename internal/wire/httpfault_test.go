@@ -303,6 +303,28 @@ func TestFaultReset(t *testing.T) {
 	}
 }
 
+// What an http.Server allows for a response counts from its request; a call may
+// take longer. Every answer of ours begins its own time, and leaves none behind.
+func TestAnswersOutliveWriteTimeout(t *testing.T) {
+	s := newSite(t, newTestServer(t), HTTPOptions{})
+	config := NewHTTPServer(t.Context(), s.handler)
+	config.WriteTimeout = time.Nanosecond
+	ts := httptest.NewUnstartedServer(s.handler)
+	ts.Config = config
+	ts.Start()
+	defer ts.Close()
+	s.url = ts.URL
+	session := s.initialize(Version20250618, "{}")
+	s.check(t, []clause{
+		{says: "a result", req: s.modernRequest(1, "tools/call", echoCall, "{}"), status: 200},
+		{says: "events", req: s.request("POST", toolCall(1, "progress"), headerSession, session), status: 200, has: "done"},
+		{says: "an error", req: s.modernRequest(1, "no/such", "", "{}"), status: 404},
+		{says: "a refusal", req: s.request("PUT", ""), status: 405},
+		{says: "accepted", req: s.request("POST", `{"jsonrpc":"2.0","method":"notifications/x"}`, headerSession, session), status: 202},
+		{says: "deleted", req: s.request("DELETE", "", headerSession, session), status: 204},
+	})
+}
+
 // A body that comes too slowly is given up, and the memory of bodies is bounded
 // by what has come, not by what was announced.
 func TestFaultSlowBody(t *testing.T) {

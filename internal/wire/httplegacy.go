@@ -36,9 +36,13 @@ func (h *HTTPHandler) session(r *http.Request, principal string) (*httpSession, 
 	}
 	s := h.sessions.find(httpOwner(principal), ids[0])
 	if s == nil {
-		return nil, refuse(http.StatusNotFound, codeUnknownSession, "Unknown MCP session")
+		return nil, unknownSession()
 	}
 	return s, nil
+}
+
+func unknownSession() *Refusal {
+	return refuse(http.StatusNotFound, codeUnknownSession, "Unknown MCP session")
 }
 
 // codeUnknownSession is what servers commonly say with a 404 for a session.
@@ -53,8 +57,7 @@ func (h *HTTPHandler) serveDelete(w http.ResponseWriter, r *http.Request, princi
 	defer s.leave()
 	h.sessions.remove(s)
 	s.session.life.end(ErrClosed)
-	setFixedHeaders(w.Header())
-	w.WriteHeader(http.StatusNoContent)
+	writeStatus(w, h.times.write, http.StatusNoContent)
 	return nil
 }
 
@@ -104,9 +107,9 @@ func (h *HTTPHandler) serveLegacy(w http.ResponseWriter, r *http.Request, princi
 		}
 	}
 	if !s.deliver(m) {
-		return refuse(http.StatusNotFound, codeUnknownSession, "Unknown MCP session")
+		return unknownSession()
 	}
-	return accept(w)
+	return h.accept(w)
 }
 
 // withoutSession answers what can be answered without a session.
@@ -115,7 +118,7 @@ func (h *HTTPHandler) withoutSession(w http.ResponseWriter, r *http.Request, m M
 		return no
 	}
 	if m.Method == "ping" {
-		writeMessage(w, &h.times, http.StatusOK, Message{ID: m.ID})
+		writeMessage(w, h.times.write, http.StatusOK, Message{ID: m.ID})
 		return nil
 	}
 	no.ID = m.ID
@@ -135,7 +138,7 @@ func (h *HTTPHandler) serveInitialize(w http.ResponseWriter, principal string, m
 		defer s.leave()
 		w.Header()[headerSession] = []string{s.id}
 	}
-	writeMessage(w, &h.times, http.StatusOK, answer)
+	writeMessage(w, h.times.write, http.StatusOK, answer)
 	return nil
 }
 
@@ -164,9 +167,7 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 	ex := &exchange{server: h.server, id: id, batch: p.batch, jsonOnly: h.opts.JSONOnly}
 	ex.init(len(p.requests), parseAccept(r.Header["Accept"]))
 	ex.answers = append(ex.answers, p.invalid...)
-	if !s.exchange(ex, p.requests) {
-		no := refuse(http.StatusBadRequest, CodeInvalidRequest, "a request with this id is already being handled")
-		no.ID = id
+	if no := s.exchange(ex, p.requests); no != nil {
 		return no
 	}
 	wake := ex.begin()
@@ -216,7 +217,7 @@ func (h *HTTPHandler) serveBatch(w http.ResponseWriter, r *http.Request, princip
 		for _, m := range p.others {
 			s.deliver(m)
 		}
-		return accept(w)
+		return h.accept(w)
 	}
 	return h.serveRequests(w, r, s, p)
 }

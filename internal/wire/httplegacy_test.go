@@ -215,6 +215,30 @@ func TestLegacyCancelled(t *testing.T) {
 	}
 }
 
+// An id that is in use cannot be used again until it is answered.
+func TestLegacyIDInUse(t *testing.T) {
+	h := newTestHandler()
+	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
+	id := s.initialize(Version20250618, "{}")
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if resp, err := s.client.Do(s.request("POST", toolCall(1, "wait"), headerSession, id).WithContext(ctx)); err == nil {
+			resp.Body.Close()
+		}
+	})
+	<-h.entered
+	if r := s.post(toolCall(1, "echo"), headerSession, id); r.status != 400 || r.code(t) != CodeInvalidRequest || !strings.Contains(r.body, `"id":1`) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := s.post(toolCall(2, "echo"), headerSession, id); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	cancel()
+	group.Wait()
+	<-h.left
+}
+
 // A legacy client is asked on the stream of the call, and answers by POST. Its
 // error and its silence reach the handler, too.
 func TestLegacyAsk(t *testing.T) {

@@ -18,7 +18,7 @@ func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, princi
 		// notification is defined.
 		j.own.Era, j.own.Version, j.own.server = Modern, Version20260728, h.server
 		h.notify(r.Context(), &Notification{Method: m.Method, Params: m.Params, Link: &j.own, Session: &j.own})
-		return accept(w)
+		return h.accept(w)
 	}
 	if err := checkMirror(r.Header, m.Method, m.Params); err != nil {
 		return mismatch(m.ID, err)
@@ -35,7 +35,7 @@ func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, princi
 	case refused != nil:
 		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
 	case done:
-		writeMessage(w, &h.times, http.StatusOK, Message{ID: m.ID, Result: answer})
+		writeMessage(w, h.times.write, http.StatusOK, Message{ID: m.ID, Result: answer})
 		return nil
 	case m.Method == "subscriptions/listen":
 		return h.serveListen(w, r, &j.own, m)
@@ -51,9 +51,8 @@ func mismatch(id ID, err error) *Refusal {
 }
 
 // accept is the answer to what is not a request.
-func accept(w http.ResponseWriter) *Refusal {
-	setFixedHeaders(w.Header())
-	w.WriteHeader(http.StatusAccepted)
+func (h *HTTPHandler) accept(w http.ResponseWriter) *Refusal {
+	writeStatus(w, h.times.write, http.StatusAccepted)
 	return nil
 }
 

@@ -42,13 +42,16 @@ type httpTimes struct {
 func defaultTimes() httpTimes {
 	return httpTimes{
 		read:      30 * time.Second,
-		write:     30 * time.Second,
+		write:     writeTimeout,
 		keepAlive: 15 * time.Second,
 		idle:      30 * time.Minute,
 		lifetime:  24 * time.Hour,
 		resume:    2 * time.Minute,
 	}
 }
+
+// writeTimeout is how long a client may leave what is written to it unread.
+const writeTimeout = 30 * time.Second
 
 // maxInFlight bounds the bytes of request bodies that are in memory at once.
 const maxInFlight = 256 << 20
@@ -93,7 +96,7 @@ func NewHTTPServer(ctx context.Context, handler http.Handler) *http.Server {
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second, // a stream clears it
-		WriteTimeout:      30 * time.Second, // a stream moves it on with every write
+		WriteTimeout:      writeTimeout,     // moved on with every write
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    32 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },

@@ -116,13 +116,12 @@ func (s *httpSession) Close() error {
 	return nil
 }
 
-// exchange begins the response to a POST with these requests. It reports false
-// if one of the ids is in use, or the session has ended.
-func (s *httpSession) exchange(ex *exchange, requests []Message) bool {
+// exchange begins the response to a POST with these requests.
+func (s *httpSession) exchange(ex *exchange, requests []Message) *Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.exchanges == nil {
-		return false
+		return unknownSession()
 	}
 	for i, m := range requests {
 		id := m.ID.canonical()
@@ -130,7 +129,9 @@ func (s *httpSession) exchange(ex *exchange, requests []Message) bool {
 			for _, earlier := range requests[:i] {
 				delete(s.exchanges, earlier.ID.canonical())
 			}
-			return false
+			no := refuse(http.StatusBadRequest, CodeInvalidRequest, "a request with this id is already being handled")
+			no.ID = ex.id
+			return no
 		}
 		s.exchanges[id] = ex
 	}
@@ -138,7 +139,7 @@ func (s *httpSession) exchange(ex *exchange, requests []Message) bool {
 	ex.session, ex.number = s, s.numbers
 	ex.resumable = true
 	ex.prime = s.session.Version >= Version20251125
-	return true
+	return nil
 }
 
 func (s *httpSession) takeExchange(id ID) *exchange {

@@ -22,30 +22,45 @@ func keepBuffer(buf *[]byte, used []byte) {
 	}
 }
 
-func writeMessage(w http.ResponseWriter, times *httpTimes, status int, m Message) {
+func writeMessage(w http.ResponseWriter, timeout time.Duration, status int, m Message) {
 	buf := buffers.Get().(*[]byte)
 	body := m.AppendTo((*buf)[:0])
-	writeJSON(w, times, status, body, nil, "")
+	writeJSON(w, timeout, status, body, nil, "")
 	keepBuffer(buf, body)
+}
+
+// writeStatus writes a response without a body.
+func writeStatus(w http.ResponseWriter, timeout time.Duration, status int) {
+	header := w.Header()
+	setFixedHeaders(header)
+	if status != http.StatusNoContent {
+		header["Content-Length"] = valueZero
+	}
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Now().Add(timeout))
+	w.WriteHeader(status)
+	if control.Flush() == nil {
+		control.SetWriteDeadline(time.Time{})
+	}
 }
 
 // writeJSON writes a body in up to three pieces and returns the first, which it
 // may have appended to. It flushes, so that nothing is left to be written when
 // no deadline holds any more. That a client has gone is no error here: it needs
 // no answer.
-func writeJSON(w http.ResponseWriter, times *httpTimes, status int, head, middle []byte, tail string) []byte {
+func writeJSON(w http.ResponseWriter, timeout time.Duration, status int, head, middle []byte, tail string) []byte {
 	header := w.Header()
 	setFixedHeaders(header)
 	header["Content-Type"] = contentTypeJSON
 	size := len(head) + len(middle) + len(tail)
 	header["Content-Length"] = []string{strconv.Itoa(size)}
-	w.WriteHeader(status)
 	control := http.NewResponseController(w)
+	w.WriteHeader(status)
 	if size <= smallAnswer {
 		head = append(append(head, middle...), tail...)
-		writePieces(w, control, times.write, head)
-	} else if writePieces(w, control, times.write, head) && writePieces(w, control, times.write, middle) {
-		writePieces(w, control, times.write, []byte(tail))
+		writePieces(w, control, timeout, head)
+	} else if writePieces(w, control, timeout, head) && writePieces(w, control, timeout, middle) {
+		writePieces(w, control, timeout, []byte(tail))
 	}
 	if control.Flush() == nil {
 		control.SetWriteDeadline(time.Time{})

@@ -110,6 +110,17 @@ func TestMRTRClauses(t *testing.T) {
 		other := newSite(t, newTestServer(t), HTTPOptions{})
 		refused(t, retry(args, answer, other.askAndState()))
 	})
+	t.Run("the end of a legacy session does not concern it", func(t *testing.T) {
+		state := s.askAndState()
+		session := s.initialize(Version20250618, "{}")
+		closed := onlySession(t, s.server).Done()
+		s.do(s.request("DELETE", "", headerSession, session))
+		<-closed
+		for sess := range s.server.Sessions() {
+			<-sess.life.over
+		}
+		resumed(t, retry(args, answer, state))
+	})
 	t.Run("a state of the handler's own is the handler's", func(t *testing.T) {
 		r := s.modern(2, "tools/call", `{"name":"echo","arguments":{"text":"hi"},"inputResponses":{},"requestState":"mine"}`, "{}")
 		if r.status != 200 || !strings.Contains(r.body, `"text":"hi"`) {

@@ -53,12 +53,7 @@ func (no *Refusal) write(w http.ResponseWriter) {
 	if id.IsZero() {
 		id = NullID()
 	}
-	setFixedHeaders(header)
-	body := Message{ID: id, Error: no.Reason}.AppendTo(nil)
-	header["Content-Type"] = contentTypeJSON
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(no.Status)
-	w.Write(body) // a client that is gone needs no answer
+	writeMessage(w, writeTimeout, no.Status, Message{ID: id, Error: no.Reason})
 }
 
 // Header values that many answers share; nobody changes them.
@@ -68,6 +63,7 @@ var (
 	valueNoStore     = []string{"no-store"}
 	valueNoSniff     = []string{"nosniff"}
 	valueNoBuffering = []string{"no"}
+	valueZero        = []string{"0"}
 )
 
 // setFixedHeaders sets what every answer carries: nothing here is for a cache,

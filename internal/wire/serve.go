@@ -89,7 +89,9 @@ func (c *client) hangUp() {
 		<-c.gone
 		return
 	}
-	c.server.parked.drop(c.owner)
+	if c.id == "" { // an HTTP session has no modern calls; its principal may
+		c.server.parked.drop(c.owner)
+	}
 	c.peer.cancelHandlers(ErrClosed)
 	c.peer.drain()
 	c.peer.Close()
