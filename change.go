@@ -71,7 +71,7 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 		case taken != "":
 			return nil, errorf(KindConfigInvalid, "Server %q already exists in %s as %q; names that differ only in case are not told apart by every product", r.Name, path, taken)
 		}
-		return config.SetMember(old, config.PointerTo("/mcpServers", r.Name), r.Server)
+		return setOwn(old, config.PointerTo("/mcpServers", r.Name), r.Server)
 	})
 	if err != nil {
 		return Change{}, err
@@ -397,5 +397,17 @@ func setListed(src []byte, list, name string, listed bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.SetMember(src, "/"+list, value)
+	return setOwn(src, "/"+list, value)
+}
+
+// setOwn sets a member of a native file. A new file says which schema it
+// follows, so that editors help with the rest.
+func setOwn(src []byte, pointer string, value json.RawMessage) ([]byte, error) {
+	if len(bytes.TrimSpace(src)) == 0 {
+		var err error
+		if src, err = config.SetMember(src, "/$schema", json.RawMessage(`"`+config.ServersSchemaURL+`"`)); err != nil {
+			return nil, err
+		}
+	}
+	return config.SetMember(src, pointer, value)
 }

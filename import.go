@@ -61,7 +61,7 @@ func (h *Host) Import(ctx context.Context, r ImportRequest) ([]Change, error) {
 				changes = append(changes, c)
 				continue
 			}
-			if out, err = config.SetMember(out, config.PointerTo("/mcpServers", st.Name), server); err != nil {
+			if out, err = setOwn(out, config.PointerTo("/mcpServers", st.Name), server); err != nil {
 				return nil, err
 			}
 			existing = append(existing, config.Member{Name: st.Name})

@@ -117,6 +117,7 @@ func TestWizard(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{
+  "$schema": "https://raw.githubusercontent.com/patchbay-mcp/patchbay/main/docs/schema/mcp.schema.json",
   "mcpServers": {
     "files": {
       "type": "stdio",
