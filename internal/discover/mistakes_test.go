@@ -97,3 +97,34 @@ func TestWildcard(t *testing.T) {
 		}
 	}
 }
+
+// .mcp.json belongs to several products, each of which writes its own form.
+func TestSharedFile(t *testing.T) {
+	for _, tt := range []struct {
+		text, server string
+		dialect      config.Dialect
+		problem      string
+	}{
+		{`{"mcpServers": {"a": {"command": "x"}}}`, "a", config.DialectClaude, ""},
+		{`{"servers": {"a": {"transport": "stdio", "command": "x", "timeoutMs": 5}}}`, "a", config.DialectElectric, ""},
+		{`{"a": {"command": "x"}, "b": {"url": "https://b.example.test"}}`, "a", config.DialectClaude, ""},
+		{`{"a": {"command": "x"}, "note": "not a server"}`, "", "", `no "mcpServers" is here`},
+		{`{"mcpservers": {"a": {"command": "x"}}}`, "", "", `no "mcpServers" is here`},
+		{`{}`, "", "", ""},
+	} {
+		m := newMachine(t)
+		m.write("project/.mcp.json", tt.text)
+		r := Scan(t.Context(), m.env)
+		name, problem := "", ""
+		var dialect config.Dialect
+		if len(r.Entries) > 0 {
+			name, dialect = r.Entries[0].Name, r.Entries[0].Dialect
+		}
+		if len(r.Problems) > 0 {
+			problem = r.Problems[0].Message
+		}
+		if name != tt.server || dialect != tt.dialect || problem != tt.problem {
+			t.Errorf("%s: %q in %q, problem %q", tt.text, name, dialect, problem)
+		}
+	}
+}

@@ -75,7 +75,7 @@ func Providers() []Provider {
 			{Scope: user, Path: "{patchbay}/mcp.json"},
 		}},
 		{ID: claudeProvider, Product: "Claude Code", Priority: 80, dialect: config.DialectClaude, read: serversAt(claudeServer, "mcpServers"), Places: []Place{
-			{Scope: project, Path: ".mcp.json", AlsoReadBy: []string{"Copilot CLI", "Qoder CLI", "oh-my-pi", "xcsh"}},
+			{Scope: project, Path: ".mcp.json", read: sharedFile, AlsoReadBy: []string{"Copilot CLI", "Qoder CLI", "oh-my-pi", "xcsh"}},
 			{Scope: project, Path: ".claude/.mcp.json"},
 			{Scope: project, Path: ".claude/mcp.json"},
 			{Scope: project, Path: ".claude/settings.local.json", read: claudeSettings},

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/config"
 )
@@ -22,6 +23,33 @@ func rootFile(d *doc) {
 	case len(d.root.Members) > 0:
 		d.report(config.SeverityWarning, d.root, "", `neither "mcpServers" nor "servers" is here`, "")
 	}
+}
+
+// sharedFile reads .mcp.json in a project, which several products share: the
+// form of Claude Code, that of electric's agents, or the servers with nothing
+// around them, as Copilot reads it.
+func sharedFile(d *doc) {
+	_, plain := d.root.Get("mcpServers")
+	_, electric := d.root.Get("servers")
+	switch {
+	case plain:
+		serversAt(claudeServer, "mcpServers")(d)
+	case electric:
+		d.electric()
+	case onlyServers(d.root):
+		d.addAll(d.root, "", copilotServer)
+	default:
+		d.expect("mcpServers")
+	}
+}
+
+// onlyServers reports whether an object holds servers and nothing else.
+func onlyServers(n config.Node) bool {
+	return len(n.Members) > 0 && !slices.ContainsFunc(n.Members, func(m config.Member) bool {
+		_, command := m.Value.Get("command")
+		_, url := m.Value.Get("url")
+		return !command && !url
+	})
 }
 
 // electric reads {"servers": {name: {transport, url, auth, timeoutMs}}}.

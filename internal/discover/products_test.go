@@ -1,0 +1,92 @@
+package discover
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestProductsDocument keeps docs/products.md equal to the table of providers.
+func TestProductsDocument(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`# Products
+
+Every file that Patchbay looks for, in order of precedence. It is made from the table in internal/discover; ` + "`go test ./internal/discover -update`" + ` writes it.
+
+- A relative path is looked for in the working directory and in every directory above it, up to the root of the project. A server found there needs approval.
+- ` + "`~`" + ` is the home directory, ` + "`~/.config`" + ` stands for ` + "`$XDG_CONFIG_HOME`" + ` if that is set, and ` + "`*`" + ` for any name.
+- A file that does not exist is no problem. ` + "`patchbay doctor`" + ` shows those that do and what became of each.
+- The id is what ` + "`patchbay import`, `patchbay remove --from` and `discovery.disabledProviders`" + ` take.
+`)
+	for _, p := range Providers() {
+		fmt.Fprintf(&b, "\n## %s\n\nid `%s`, priority %d\n\n", p.Product, p.ID, p.Priority)
+		for _, place := range p.Places {
+			fmt.Fprintf(&b, "- %s: %s%s\n", place.Scope, describePlace(place), remarks(place))
+		}
+		if len(p.Places) == 0 {
+			fmt.Fprintf(&b, "- not read: %s\n", p.Note)
+		}
+	}
+	golden(t, "../../docs/products.md", []byte(b.String()))
+}
+
+func remarks(p Place) string {
+	var r string
+	if len(p.AlsoReadBy) > 0 {
+		r += "; also read by " + strings.Join(p.AlsoReadBy, ", ")
+	}
+	switch {
+	case p.Note != "":
+		r += "; reported, not read: " + p.Note
+	case p.script != nil:
+		r += "; reported, never run: it is a shell script"
+	}
+	return r
+}
+
+// describePlace renders the template of a place for people.
+func describePlace(p Place) string {
+	systems := []string{"linux", "darwin", "windows"}
+	names := map[string]string{"linux": "Linux", "darwin": "macOS", "windows": "Windows"}
+	if p.OS != "" {
+		systems = []string{p.OS}
+	}
+	head, rest, _ := strings.Cut(p.Path, "/")
+	switch {
+	case p.Path == "{local}":
+		return "a file in Patchbay's state directory, one for each project"
+	case p.Path == "{flag}":
+		return "the files that the flag names"
+	case head == "{config}":
+		return code(p.OS, "~/.config/"+rest)
+	case head == "{appdata}" || head == "{patchbay}":
+		directory := map[string]string{"linux": "~/.config/", "darwin": "~/Library/Application Support/", "windows": "%APPDATA%/"}
+		if head == "{patchbay}" {
+			rest = "patchbay/" + rest
+		}
+		var all []string
+		for _, system := range systems {
+			all = append(all, code(system, directory[system]+rest)+" ("+names[system]+")")
+		}
+		return strings.Join(all, ", ")
+	case strings.HasPrefix(head, "${"):
+		inner, after, _ := strings.Cut(strings.TrimPrefix(p.Path, "${"), "}")
+		variable, fallback, _ := strings.Cut(inner, ":-")
+		if fallback == "" {
+			return code(p.OS, "$"+variable+after)
+		}
+		return code(p.OS, fallback+after) + ", or " + code(p.OS, "$"+variable+after)
+	}
+	text := code(p.OS, p.Path)
+	if p.OS != "" {
+		text += " (" + names[p.OS] + ")"
+	}
+	return text
+}
+
+func code(system, path string) string {
+	if system == "windows" {
+		path = strings.ReplaceAll(path, "/", `\`)
+	}
+	return "`" + path + "`"
+}
