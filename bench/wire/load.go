@@ -100,6 +100,9 @@ func newLineLoader(p *process, t transport) *lineLoader {
 }
 
 func (c *lineLoader) open(context.Context) error {
+	if c.t.modern() {
+		return nil
+	}
 	if _, err := io.WriteString(c.in, initialize+"\n"+initialized+"\n"); err != nil {
 		return err
 	}

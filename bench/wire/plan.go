@@ -2,9 +2,7 @@
 
 package main
 
-import (
-	"github.com/patchbay-mcp/patchbay/internal/wire"
-)
+import "github.com/patchbay-mcp/patchbay/internal/wire"
 
 // A side is what is measured: the one that asks or the one that answers.
 type side string
@@ -32,7 +30,8 @@ type transport struct {
 
 func transports() []transport {
 	return []transport{
-		{Name: "stdio", Version: wire.Version20251125},
+		{Name: "stdio 2025-11-25", Version: wire.Version20251125},
+		{Name: "stdio 2026-07-28", Version: wire.Version20260728},
 		{Name: "HTTP JSON 2025-11-25", HTTP: true, Version: wire.Version20251125},
 		{Name: "HTTP SSE 2025-11-25", HTTP: true, SSE: true, Version: wire.Version20251125},
 		{Name: "HTTP JSON 2026-07-28", HTTP: true, Version: wire.Version20260728},
@@ -47,20 +46,13 @@ type load struct {
 	Name     string
 	Tool     string // "" means tools/list
 	Argument int    // bytes of text
-	Result   int    // bytes of text; of the whole list for tools/list, about
+	Result   int    // bytes of text; about that many for a list
 	rounds   int    // what differs more from round to round needs more of them
 }
 
 const mebibyte = 1 << 20
 
-var (
-	small  = load{Name: "100 B both ways", Tool: "short", Argument: 100, Result: 100, rounds: 9}
-	send   = load{Name: "1 MiB argument", Tool: "short", Argument: mebibyte, Result: 100, rounds: 3}
-	recv   = load{Name: "1 MiB result", Tool: "long", Argument: 100, Result: mebibyte, rounds: 3}
-	listed = load{Name: "list of 1000 tools", Result: listedTools * schemaSize, rounds: 3}
-)
-
-// The tools of the servers, by name, and how much text they return.
+// toolTexts are the tools of the servers, and how much text they return.
 func toolTexts() map[string]int { return map[string]int{"short": 100, "long": mebibyte} }
 
 const (
@@ -73,11 +65,11 @@ type match struct {
 	side      side
 	transport transport
 	tools     int // how many the servers have
-	events    []event
+	trials    []trial
 }
 
-// An event is one row of the table.
-type event struct {
+// A trial is one row of the table.
+type trial struct {
 	load    load
 	callers int
 	budget  budget
@@ -85,6 +77,11 @@ type event struct {
 
 // matches is everything that is measured.
 func matches() []match {
+	small := load{Name: "100 B both ways", Tool: "short", Argument: 100, Result: 100, rounds: 9}
+	send := load{Name: "1 MiB argument", Tool: "short", Argument: mebibyte, Result: 100, rounds: 3}
+	receive := load{Name: "1 MiB result", Tool: "long", Argument: 100, Result: mebibyte, rounds: 3}
+	list := load{Name: "list of 1000 tools", Result: listedTools * schemaSize, rounds: 3}
+
 	var all []match
 	for _, t := range transports() {
 		for _, s := range []side{client, server} {
@@ -94,10 +91,10 @@ func matches() []match {
 			}
 			m := match{side: s, transport: t}
 			for _, callers := range []int{1, 16} {
-				m.events = append(m.events,
-					event{small, callers, cpu},
-					event{send, callers, budget{bytes: 1.5, of: send.Argument}},
-					event{recv, callers, budget{bytes: 1.5, of: recv.Result}},
+				m.trials = append(m.trials,
+					trial{small, callers, cpu},
+					trial{send, callers, budget{bytes: 1.5, of: send.Argument}},
+					trial{receive, callers, budget{bytes: 1.5, of: receive.Result}},
 				)
 			}
 			all = append(all, m)
@@ -105,8 +102,9 @@ func matches() []match {
 	}
 	for _, t := range transports() {
 		if !t.SSE {
-			list := event{listed, 1, budget{bytes: 0.05, of: listed.Result}}
-			all = append(all, match{side: server, transport: t, tools: listedTools, events: []event{list}})
+			// A list that is sent as it was prepared costs next to no memory.
+			once := trial{list, 1, budget{bytes: 0.05, of: list.Result}}
+			all = append(all, match{side: server, transport: t, tools: listedTools, trials: []trial{once}})
 		}
 	}
 	return all

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -20,7 +21,7 @@ type contestant struct {
 // A sample is what one call cost, on average over a round.
 type sample struct{ cpu, allocs, bytes float64 } // cpu in microseconds
 
-// play measures every event of a match that has a matching name.
+// play measures every trial of a match that has a matching name.
 func (m match) play(ctx context.Context, only *regexp.Regexp, slice time.Duration) (rows []row, err error) {
 	var field [2]*contestant // ours and the SDK's, started when they are needed
 	defer func() {
@@ -31,8 +32,8 @@ func (m match) play(ctx context.Context, only *regexp.Regexp, slice time.Duratio
 		}
 	}()
 	url := ""
-	for _, e := range m.events {
-		r := row{match: m, event: e}
+	for _, t := range m.trials {
+		r := row{match: m, trial: t}
 		if !only.MatchString(r.name()) {
 			continue
 		}
@@ -44,11 +45,11 @@ func (m match) play(ctx context.Context, only *regexp.Regexp, slice time.Duratio
 			defer peer.stop()
 			url = peer.first.URL
 		}
-		for range e.load.rounds {
+		for range t.load.rounds {
 			var round [2]sample
 			for i, who := range []maker{ours, sdk} {
-				if round[i], err = m.measure(ctx, &field[i], who, url, e, slice); err != nil {
-					return rows, fmt.Errorf("%s, %s: %w", who, e.load.Name, err)
+				if round[i], err = m.measure(ctx, &field[i], who, url, t, slice); err != nil {
+					return rows, fmt.Errorf("%s, %s: %w", who, t.load.Name, err)
 				}
 			}
 			r.rounds = append(r.rounds, round)
@@ -64,22 +65,22 @@ const tries = 3
 
 // measure measures one contestant for one round, and repeats that with a new
 // process if the process does not do its part.
-func (m match) measure(ctx context.Context, c **contestant, who maker, url string, e event, slice time.Duration) (s sample, err error) {
+func (m match) measure(ctx context.Context, c **contestant, who maker, url string, t trial, slice time.Duration) (s sample, err error) {
 	for range tries {
-		if ctx.Err() != nil {
-			return s, context.Cause(ctx)
-		}
 		if *c == nil {
 			if *c, err = m.enter(ctx, who, url); err != nil {
 				return s, err
 			}
 		}
-		if s, err = (*c).round(ctx, e, slice); err == nil {
+		if s, err = (*c).round(ctx, t, slice); err == nil {
 			return s, nil
 		}
-		fmt.Fprintf(os.Stderr, "%s, %s: %v; once more with a new process\n", m.name(), who, err)
 		(*c).stop()
 		*c = nil
+		if ctx.Err() != nil {
+			return s, context.Cause(ctx)
+		}
+		fmt.Fprintf(os.Stderr, "%s, %s: %v; once more with a new process\n", m.name(), who, err)
 	}
 	return s, err
 }
@@ -112,38 +113,38 @@ func (m match) enter(ctx context.Context, who maker, url string) (*contestant, e
 func (c *contestant) stop() { c.process.stop() }
 
 // round has a contestant work for a slice of time.
-func (c *contestant) round(ctx context.Context, e event, slice time.Duration) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, slice+patience+time.Second)
+func (c *contestant) round(ctx context.Context, t trial, slice time.Duration) (sample, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, slice+patience+time.Second, errStoodStill)
 	defer cancel()
 	defer c.process.watch(ctx)()
-	if c.loader == nil {
-		r, err := c.process.ask(order{e.load, e.callers, slice})
-		if err != nil {
-			return sample{}, err
-		}
-		return perCall(r.Used, r.Calls), nil
+	used, calls, err := c.work(ctx, t, slice)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	if err := c.loader.once(ctx, e.load); err != nil {
-		return sample{}, err
+	n := float64(calls)
+	return sample{float64(used.CPU.Nanoseconds()) / 1e3 / n, float64(used.Allocs) / n, float64(used.Bytes) / n}, err
+}
+
+var errStoodStill = errors.New("it stood still")
+
+// work returns what the contestant used up, and for how many calls.
+func (c *contestant) work(ctx context.Context, t trial, slice time.Duration) (used usage, calls int, err error) {
+	if c.loader == nil {
+		r, err := c.process.ask(order{t.load, t.callers, slice})
+		return r.Used, r.Calls, err
+	}
+	if err := c.loader.once(ctx, t.load); err != nil {
+		return usage{}, 0, err
 	}
 	before, err := c.process.ask(order{})
 	if err != nil {
-		return sample{}, err
+		return usage{}, 0, err
 	}
-	calls, err := c.loader.run(ctx, e.load, e.callers, slice)
-	if err != nil {
-		return sample{}, err
+	if calls, err = c.loader.run(ctx, t.load, t.callers, slice); err != nil {
+		return usage{}, 0, err
 	}
 	after, err := c.process.ask(order{})
-	if err != nil {
-		return sample{}, err
-	}
-	return perCall(after.Used.since(before.Used), calls), nil
-}
-
-func perCall(u usage, calls int) sample {
-	n := float64(calls)
-	return sample{float64(u.CPU.Nanoseconds()) / 1e3 / n, float64(u.Allocs) / n, float64(u.Bytes) / n}
+	return after.Used.since(before.Used), calls, err
 }
 
 func median(values []float64) float64 {

@@ -117,6 +117,7 @@ func start(ctx context.Context, s spec) (*process, error) {
 	p.orders, p.reports = orders, json.NewDecoder(reports)
 	go func() {
 		cmd.Wait()
+		reports.Close()
 		close(p.ended)
 	}()
 	defer p.watch(ctx)()

@@ -14,12 +14,12 @@ type budget struct {
 // A row is one line of the table.
 type row struct {
 	match  match
-	event  event
+	trial  trial
 	rounds [][2]sample // ours, the SDK's
 }
 
 func (r row) name() string {
-	return fmt.Sprintf("%s, %s, %d", r.match.name(), r.event.load.Name, r.event.callers)
+	return fmt.Sprintf("%s, %s, %d", r.match.name(), r.trial.load.Name, r.trial.callers)
 }
 
 // of returns the median of what f makes of the rounds.
@@ -41,7 +41,7 @@ func (r row) print() bool {
 	ratio := r.of(func(a, b sample) float64 { return a.cpu / b.cpu })
 	bytes := r.of(func(a, _ sample) float64 { return a.bytes })
 	limit, kept, mark := "", true, ""
-	switch b := r.event.budget; {
+	switch b := r.trial.budget; {
 	case b.cpu > 0:
 		limit, kept = fmt.Sprintf("CPU ≤ %.2f × SDK", b.cpu), ratio <= b.cpu
 	case b.bytes > 0:
@@ -52,7 +52,7 @@ func (r row) print() bool {
 		mark = map[bool]string{true: "✓", false: "✗"}[kept]
 	}
 	fmt.Printf("| %s | %s | %d | %.2f | %s, %s | %.0f, %.0f | %s, %s | %s | %s |\n",
-		r.match.name(), r.event.load.Name, r.event.callers, ratio,
+		r.match.name(), r.trial.load.Name, r.trial.callers, ratio,
 		micros(r.of(func(a, _ sample) float64 { return a.cpu })), micros(r.of(func(_, b sample) float64 { return b.cpu })),
 		r.of(func(a, _ sample) float64 { return a.allocs }), r.of(func(_, b sample) float64 { return b.allocs }),
 		amount(bytes), amount(r.of(func(_, b sample) float64 { return b.bytes })),
