@@ -186,6 +186,7 @@ func TestConnectSilentLegacyServer(t *testing.T) {
 			if round == 0 && c.link.(*Peer).Stats().LateAnswers != 1 {
 				t.Errorf("%+v", c.link.(*Peer).Stats())
 			}
+			synctest.Wait() // until the cancellation is sent, which nobody waits for
 			c.Close()
 			synctest.Wait()
 			if n := len(seen()); n != map[int]int{0: 5, 1: 3}[round] {
