@@ -17,9 +17,13 @@ func (s *Server) Dress(method string, result json.RawMessage) json.RawMessage {
 	return append(head, rest...)
 }
 
-// appendDressed is Dress in two pieces, so that a large result need not be
-// copied: it appends the beginning of the dressed result to head and returns
-// the rest, which is a part of result as a rule.
+// dressed is Dress in two pieces, so that a large result need not be copied.
+func (s *Server) dressed(method string, result json.RawMessage) (lead []byte, rest json.RawMessage) {
+	return s.appendDressed(make([]byte, 0, 80+len(s.identity)), method, result)
+}
+
+// appendDressed appends the beginning of the dressed result to head and returns the
+// rest, which is a part of result as a rule.
 func (s *Server) appendDressed(head []byte, method string, result json.RawMessage) ([]byte, json.RawMessage) {
 	var hasType, hasMeta, hasTTL, hasScope bool
 	complete, cached := true, cacheable(method)

@@ -83,7 +83,7 @@ func (ex *exchange) settle() {
 	if ex.opened {
 		for _, answer := range ex.answers {
 			if ex.job != nil && answer.Error == nil {
-				answer.Result = ex.server.Dress(ex.method, answer.Result)
+				answer.lead, answer.Result = ex.server.dressed(ex.method, answer.Result)
 			}
 			ex.add(answer)
 		}

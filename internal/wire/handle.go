@@ -107,7 +107,7 @@ func respond(ctx context.Context, h Handler, r *Request, log *slog.Logger) (m Me
 	}()
 	result, err := h.HandleRequest(ctx, r)
 	if err == nil {
-		return Message{ID: r.ID, Result: result}
+		return Message{ID: r.ID, Result: result, lead: r.lead}
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return Message{ID: r.ID, Error: e}

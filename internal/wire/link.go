@@ -84,6 +84,8 @@ type Request struct {
 	// Session is what a Server knows of the client that asked; nil on the
 	// client side.
 	Session *Session
+
+	lead []byte // Message.lead of the answer, for a Server to set
 }
 
 // Notification is one incoming notification.

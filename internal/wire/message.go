@@ -15,6 +15,11 @@ type Message struct {
 	Params json.RawMessage // an object or array; nil if there are none
 	Result json.RawMessage
 	Error  *Error
+
+	// lead, if there is one, is the beginning of the result, and Result the
+	// rest: what a Server puts in front of a result, without copying it. Only
+	// what writes messages with AppendTo gets to see one.
+	lead []byte
 }
 
 // Kind says what a Message is.
@@ -57,6 +62,7 @@ func (m Message) AppendTo(dst []byte) []byte {
 			dst = append(dst, `,"result":{}`...)
 		default:
 			dst = append(dst, `,"result":`...)
+			dst = append(dst, m.lead...)
 			dst = append(dst, m.Result...)
 		}
 		return append(dst, '}')
@@ -76,7 +82,7 @@ func (m Message) AppendTo(dst []byte) []byte {
 
 // size is about what AppendTo appends.
 func (m Message) size() int {
-	n := 64 + len(m.ID.text) + len(m.Method) + len(m.Params) + len(m.Result)
+	n := 64 + len(m.ID.text) + len(m.Method) + len(m.Params) + len(m.lead) + len(m.Result)
 	if m.Error != nil {
 		n += 64 + len(m.Error.Message) + len(m.Error.Data) + len(m.Error.raw)
 	}

@@ -22,6 +22,7 @@ const drainTime = 5 * time.Second
 // what was wrong with the conn.
 func (s *Server) Serve(ctx context.Context, conn Conn) error {
 	c := &client{server: s, owner: "conn:" + rand.Text(), gone: make(chan struct{})}
+	_, c.encodes = conn.(*StreamConn)
 	peer := c.start(&gatekeeper{Conn: conn, client: c})
 	select {
 	case <-peer.Done():
@@ -42,6 +43,7 @@ type client struct {
 	server    *Server
 	owner     string
 	principal string
+	encodes   bool // its conn writes messages with AppendTo
 
 	id         string     // of an HTTP session
 	standalone *outStream // of an HTTP session
@@ -324,12 +326,12 @@ func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMess
 		j.heardBy(out, wake)
 		j.run()
 	}
-	return c.await(ctx, j, out, wake)
+	return c.await(ctx, r, j, out, wake)
 }
 
 // await returns what the request is answered with: the result of the job, or
 // what the job asks.
-func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake reader) (json.RawMessage, error) {
+func (c *client) await(ctx context.Context, r *Request, j *job, out *connOutlet, wake reader) (json.RawMessage, error) {
 	var grace <-chan time.Time
 	for {
 		if grace == nil && j.asksClient() {
@@ -340,7 +342,7 @@ func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake reader
 			if answer.Error != nil {
 				return nil, answer.Error
 			}
-			return c.server.Dress(j.req.Method, answer.Result), nil
+			return c.dress(r, answer.Result), nil
 		case <-wake:
 		case <-grace:
 			grace = nil
@@ -348,13 +350,23 @@ func (c *client) await(ctx context.Context, j *job, out *connOutlet, wake reader
 				continue
 			}
 			if result, ok := c.server.park(j); ok {
-				return c.server.Dress(j.req.Method, result), nil
+				return c.dress(r, result), nil
 			}
 		case <-ctx.Done():
 			j.cancel(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// dress dresses the result of a request, in two pieces if the conn puts them
+// together.
+func (c *client) dress(r *Request, result json.RawMessage) json.RawMessage {
+	if !c.encodes {
+		return c.server.Dress(r.Method, result)
+	}
+	r.lead, result = c.server.dressed(r.Method, result)
+	return result
 }
 
 // sharedState opens the session of the connection's modern requests, once, and

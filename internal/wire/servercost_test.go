@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -48,94 +50,91 @@ func (s *sink) reset() {
 	s.status, s.size = 0, 0
 }
 
-// servedCall returns a function that has the handler of a server answer one
-// tools/call with result, and the sink in which the response arrives. kind is
-// "json", "stream" or "modern".
-func servedCall(t *testing.T, kind, params string, result json.RawMessage) (func(), *sink) {
+// callKind is how a call is made and answered over HTTP.
+type callKind struct {
+	name           string
+	modern, stream bool
+}
+
+func callKinds() []callKind {
+	return []callKind{{name: "legacy"}, {name: "legacy stream", stream: true}, {name: "modern", modern: true}, {"modern stream", true, true}}
+}
+
+// callText is a tools/call with one argument.
+func callText(modern bool, argument string) string {
+	params := `{"name":"echo","arguments":{"text":"` + argument + `"}`
+	if modern {
+		params += fmt.Sprintf(`,"_meta":{%q:%q,%q:{}}`, MetaProtocolVersion, Version20260728, MetaClientCapabilities)
+	}
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}}`
+}
+
+const initializeText = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`
+
+// servedCall returns a function that has the HTTP handler of a server answer a
+// call with result, and the sink in which the response arrives.
+func servedCall(t *testing.T, kind callKind, argument string, result json.RawMessage) (func(), *sink) {
 	t.Helper()
 	srv := newTestServer(t, func(o *ServerOptions) { o.Handler = cannedHandler{result} })
 	h := NewHTTPHandler(srv, HTTPOptions{})
-	body := new(bytes.Reader)
-	request := func(text string) *http.Request {
+	w, body := &sink{header: http.Header{}}, new(bytes.Reader)
+	request := func(text []byte) *http.Request {
 		r, err := http.NewRequest(http.MethodPost, "http://localhost", io.NopCloser(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		body.Reset([]byte(text))
+		body.Reset(text)
 		r.ContentLength = int64(len(text))
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 		return r
 	}
-	w := &sink{header: http.Header{}}
-	session := ""
-	if kind != "modern" {
-		h.ServeHTTP(w, request(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`))
-		session = w.header.Get(headerSession)
-	}
-	text := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`
+	text := []byte(callText(kind.modern, argument))
 	r := request(text)
-	switch kind {
-	case "modern":
+	if kind.modern {
 		r.Header.Set(headerVersion, Version20260728)
-		setMirror(r.Header, "tools/call", json.RawMessage(params))
-	case "stream":
-		r.Header.Set("Accept", "text/event-stream")
-		fallthrough
-	default:
+		r.Header.Set(headerMethod, "tools/call")
+		r.Header.Set(headerName, "echo")
+	} else {
+		h.ServeHTTP(w, request([]byte(initializeText)))
 		r.Header.Set(headerVersion, Version20251125)
-		r.Header.Set(headerSession, session)
+		r.Header.Set(headerSession, w.header.Get(headerSession))
 	}
-	raw := []byte(text)
+	if kind.stream {
+		r.Header.Set("Accept", "text/event-stream")
+	}
 	return func() {
 		w.reset()
-		body.Reset(raw)
+		body.Reset(text)
 		h.ServeHTTP(w, r)
 		if w.status != http.StatusOK || w.size < len(result) {
-			t.Fatalf("%s: %d, %d bytes", kind, w.status, w.size)
+			t.Fatalf("%s: %d, %d bytes", kind.name, w.status, w.size)
 		}
 	}, w
 }
 
-func callParams(text string) string {
-	return fmt.Sprintf(`{"name":"echo","arguments":{"text":%q},"_meta":{%q:%q,%q:{}}}`, text, MetaProtocolVersion, Version20260728, MetaClientCapabilities)
-}
-
 // What a small call costs the server. net/http is not in it.
 func TestHTTPServerAllocations(t *testing.T) {
-	result := textResult(strings.Repeat("x", 100))
-	for _, guard := range []struct {
-		kind string
-		most float64
-	}{{"json", 13}, {"stream", 20}, {"modern", 11}} {
-		params := callParams("x")
-		if guard.kind != "modern" {
-			params = `{"name":"echo","arguments":{"text":"x"}}`
-		}
-		call, _ := servedCall(t, guard.kind, params, result)
-		if n := testing.AllocsPerRun(200, call); n > guard.most {
-			t.Errorf("%s: %v allocations", guard.kind, n)
+	most := map[string]float64{"legacy": 13, "legacy stream": 20, "modern": 11, "modern stream": 18}
+	for _, kind := range callKinds() {
+		call, _ := servedCall(t, kind, "x", textResult(strings.Repeat("x", 100)))
+		if n := testing.AllocsPerRun(200, call); n > most[kind.name] {
+			t.Errorf("%s: %v allocations", kind.name, n)
 		}
 	}
 }
 
-// A large request is allocated once and a large result, which the handler made,
-// not at all, whatever the answer looks like.
+// A large argument is allocated once, and a large result, which the handler
+// made, not at all.
 func TestHTTPServerBytes(t *testing.T) {
 	const size = 1 << 20
 	large := strings.Repeat("x", size)
-	for _, kind := range []string{"json", "stream", "modern"} {
-		for _, direction := range []string{"argument", "result"} {
-			argument, result, payload := large, textResult("x"), size
-			if direction == "result" {
-				argument, result, payload = "x", textResult(large), size/16
-			}
-			params := callParams(argument)
-			if kind != "modern" {
-				params = `{"name":"echo","arguments":{"text":"` + argument + `"}}`
-			}
-			call, _ := servedCall(t, kind, params, result)
-			t.Run(kind+" "+direction, func(t *testing.T) { checkPayloadBytes(t, payload, bytesPerRun(call)) })
-		}
+	for _, kind := range callKinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			call, _ := servedCall(t, kind, large, textResult("x"))
+			checkPayloadBytes(t, size, bytesPerRun(call))
+			call, _ = servedCall(t, kind, "x", textResult(large))
+			checkPayloadBytes(t, size/16, bytesPerRun(call))
+		})
 	}
 }
 
@@ -143,22 +142,100 @@ func TestHTTPServerBytes(t *testing.T) {
 // it has line breaks, which no event may have.
 func TestLargeEvent(t *testing.T) {
 	long := strings.Repeat("x", maxUnsent)
-	for _, result := range []string{`{"a":"` + long + `"}`, "{\"a\":\r\n\"" + long + "\"\n}"} {
-		call, w := servedCall(t, "stream", `{}`, json.RawMessage(result))
-		w.keep = new(bytes.Buffer)
-		call()
-		r := newSSEReader(w.keep, 1<<20, new(blockPool))
-		r.next() // the first event has only an id
-		event, err := r.next()
+	for _, kind := range callKinds() {
+		for _, result := range []string{`{"a":"` + long + `"}`, "{\"a\":\r\n\"" + long + "\"\n}"} {
+			if !kind.stream {
+				continue
+			}
+			call, w := servedCall(t, kind, "x", json.RawMessage(result))
+			w.keep = new(bytes.Buffer)
+			call()
+			r := newSSEReader(w.keep, 1<<20, new(blockPool))
+			event, err := r.next()
+			if len(event.Data) == 0 {
+				event, err = r.next() // the first of a legacy stream has only an id
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := Parse(event.Data, Limits{})
+			if text, _ := StringMember(m.Result, "a"); err != nil || text != long || m.ID != NumberID(1) {
+				t.Errorf("%s: %.100s, %v", kind.name, event.Data, err)
+			}
+			if complete, _ := StringMember(m.Result, "resultType"); (complete == "complete") != kind.modern {
+				t.Errorf("%s: %.100s", kind.name, event.Data)
+			}
+			if _, err := r.next(); err != io.EOF {
+				t.Errorf("%s: after the last event: %v", kind.name, err)
+			}
+		}
+	}
+}
+
+// servedLine returns a function that has a server on a pair of pipes answer a
+// call with result, and returns the line that comes back.
+func servedLine(t *testing.T, modern bool, argument string, result json.RawMessage) func() []byte {
+	t.Helper()
+	ourIn, theirOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirIn, ourOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := newTestServer(t, func(o *ServerOptions) { o.Handler = cannedHandler{result} })
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(context.Background(), NewStreamConn(theirIn, theirOut, nil)) }()
+	t.Cleanup(func() {
+		ourOut.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		ourIn.Close()
+	})
+	lines := bufio.NewReaderSize(ourIn, 2<<20)
+	exchange := func(request []byte) []byte {
+		if _, err := ourOut.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		line, err := lines.ReadSlice('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Parse(event.Data, Limits{})
-		if text, _ := StringMember(m.Result, "a"); err != nil || text != long || m.ID != NumberID(1) {
-			t.Errorf("%.100s, %v", event.Data, err)
-		}
-		if _, err := r.next(); err != io.EOF {
-			t.Errorf("after the last event: %v", err)
+		return line
+	}
+	if !modern {
+		exchange([]byte(initializeText + "\n"))
+	}
+	text := []byte(callText(modern, argument) + "\n")
+	return func() []byte { return exchange(text) }
+}
+
+// The same on a connection. What the modern era adds to a result does not make
+// a copy of it either.
+func TestServeBytes(t *testing.T) {
+	const size = 1 << 20
+	large := strings.Repeat("x", size)
+	for _, modern := range []bool{false, true} {
+		t.Run(fmt.Sprintf("modern=%v", modern), func(t *testing.T) {
+			call := servedLine(t, modern, large, textResult("x"))
+			checkPayloadBytes(t, size, bytesPerRun(func() { call() }))
+			call = servedLine(t, modern, "x", textResult(large))
+			checkPayloadBytes(t, size/2, bytesPerRun(func() { call() })) // the buffer for output is pooled
+		})
+	}
+}
+
+// A result and what the server puts in front of it arrive as one.
+func TestServeDresses(t *testing.T) {
+	for modern, want := range map[bool]string{
+		false: `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hi"}]}}`,
+		true: `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}},` +
+			`"content":[{"type":"text","text":"hi"}]}}`,
+	} {
+		if got := servedLine(t, modern, "x", textResult("hi"))(); string(got) != want+"\n" {
+			t.Errorf("modern=%v: %s", modern, got)
 		}
 	}
 }
