@@ -44,25 +44,25 @@ func fillers(n int) []*mcp.Tool {
 // wireTools is the handler of our server.
 type wireTools struct {
 	texts map[string]string
-	list  json.RawMessage // written once
+	lists map[wire.Era]json.RawMessage // written once
 }
 
 func newWireTools(n int) (*wireTools, error) {
-	t := &wireTools{texts: map[string]string{}}
+	t := &wireTools{texts: map[string]string{}, lists: map[wire.Era]json.RawMessage{}}
 	tools := fillers(n)
 	for name, size := range toolTexts() {
 		t.texts[name] = strings.Repeat("x", size)
 		tools = append(tools, &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}
 	list, err := json.Marshal(map[string]any{"tools": tools})
-	t.list = list
+	t.lists[wire.Legacy] = list
 	return t, err
 }
 
 func (t *wireTools) HandleRequest(_ context.Context, r *wire.Request) (json.RawMessage, error) {
 	switch r.Method {
 	case "tools/list":
-		return t.list, nil
+		return t.lists[r.Session.Era], nil
 	case "tools/call":
 		name, _ := wire.StringMember(r.Params, "name")
 		text, ok := t.texts[name]
@@ -90,6 +90,7 @@ func (s spec) serveWire() (url string, err error) {
 	if err != nil {
 		return "", err
 	}
+	tools.lists[wire.Modern] = srv.Dress("tools/list", tools.lists[wire.Legacy])
 	if s.Transport.HTTP {
 		return listen(wire.NewHTTPServer(context.Background(), wire.NewHTTPHandler(srv, wire.HTTPOptions{})))
 	}
