@@ -11,8 +11,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// pingPatience is how long a server in doubt has to answer a ping.
-const pingPatience = 10 * time.Second
+const (
+	// pingPatience is how long a server in doubt has to answer a ping.
+	pingPatience = 10 * time.Second
+
+	// drainPatience is how long the calls of a connection that has been given
+	// up may take to end.
+	drainPatience = 10 * time.Second
+)
 
 // link is one live connection.
 type link struct {
@@ -30,7 +36,9 @@ type link struct {
 	cause error         // why the connection ended
 
 	// Guarded by Server.mu.
-	users    int // calls under way
+	settled  bool          // what follows its end is decided
+	users    int           // calls under way
+	unused   chan struct{} // closed when there are none any more; nil if nobody waits for that
 	lastUse  time.Time
 	timeouts int // in a row
 }
@@ -78,13 +86,47 @@ func (l *link) close() {
 	}
 }
 
-// condemn ends a connection that is of no use any more.
+// end ends a connection for good. Calls that are still under way over HTTP may
+// come to an end: they depend neither on each other nor on the next connection.
+func (s *Server) end(l *link) {
+	if l.headers == nil {
+		l.close()
+		return
+	}
+	s.ending.Go(func() {
+		s.drain(l)
+		l.close()
+	})
+}
+
+// drain waits until nobody uses a connection any more, for a while.
+func (s *Server) drain(l *link) {
+	s.mu.Lock()
+	if l.users == 0 {
+		s.mu.Unlock()
+		return
+	}
+	unused := make(chan struct{})
+	l.unused = unused
+	s.mu.Unlock()
+	timer := time.NewTimer(drainPatience)
+	defer timer.Stop()
+	select {
+	case <-unused:
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// condemn gives up a connection that is of no use any more. The state says so
+// at once; run ends what is left of it.
 func (s *Server) condemn(l *link, f *failure) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.state.link == l {
-		s.update(func(st *state) { st.link = nil })
+		s.settle(l, f)
 	}
+	s.mu.Unlock()
+	s.manager.changed()
 	select {
 	case l.fatal <- f:
 	default:
@@ -163,7 +205,7 @@ func (s *Server) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 	if wait = limit - time.Since(l.lastUse); wait > 0 {
 		return wait, false
 	}
-	s.dormant = true
+	s.dormant, l.settled = true, true
 	s.update(func(st *state) {
 		st.State, st.Reason = config.Pending, fmt.Sprintf("stopped after %v without a call", limit)
 		st.link, st.Opening = nil, nil

@@ -44,17 +44,23 @@ func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error)
 		if err != nil {
 			return nil, s.unreachable(err)
 		}
+		headers := l.headers.generation()
 		result, err := l.client.Call(ctx, s.limited(c))
 		s.release(l)
 		s.judge(l, err)
 		if err == nil {
 			return result, nil
 		}
-		o := s.outcome(ctx, l, c, err)
-		if try == 2 || !o.again {
-			return nil, o.err
+		f := classify(err)
+		if ctx.Err() == nil && f.needsAuth {
+			if try == 1 && s.renewHeaders(ctx, l, headers) {
+				continue
+			}
+			s.condemn(l, f)
+			return nil, &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err}
 		}
-		if !sleep(ctx, o.pause) {
+		o := s.outcome(ctx, l, c, err)
+		if try == 2 || !o.again || !sleep(ctx, o.pause) {
 			return nil, o.err
 		}
 	}
@@ -100,8 +106,6 @@ func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) o
 	f := classify(err)
 	answer, answered := errors.AsType[*wire.Error](err)
 	switch {
-	case f.needsAuth:
-		return s.unauthorized(ctx, l, c, f)
 	case answered && (f.permanent || !isRead(c.Method) || !comeBackLater(err)):
 		return outcome{err: answer}
 	case errors.Is(err, wire.ErrClosed):
@@ -124,28 +128,6 @@ func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) o
 		o.again = o.pause <= maxReadPause
 	}
 	return o
-}
-
-// unauthorized obtains new headers if that can be done; if not, the server
-// needs a person.
-func (s *Server) unauthorized(ctx context.Context, l *link, c wire.Call, f *failure) outcome {
-	return outcome{
-		err:   &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err},
-		again: s.renewed(ctx, l, f),
-	}
-}
-
-// renewed obtains new headers for a connection whose own were refused, and
-// condemns it if there are none.
-func (s *Server) renewed(ctx context.Context, l *link, f *failure) bool {
-	renewed, err := l.renewHeaders(ctx)
-	if err != nil {
-		s.log.Warn("renewing headers", "error", err)
-	}
-	if !renewed && ctx.Err() == nil {
-		s.condemn(l, f)
-	}
-	return renewed
 }
 
 // judge draws conclusions about the connection from how a call went.

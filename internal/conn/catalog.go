@@ -321,14 +321,15 @@ func (f *fetched) read(ctx context.Context, s *Server, l *link) {
 
 // ask makes a request for our own use on one connection.
 func (s *Server) ask(ctx context.Context, l *link, c wire.Call) (json.RawMessage, error) {
+	headers := l.headers.generation()
 	result, err := l.client.Call(ctx, c)
-	if err == nil {
-		return result, nil
+	if err != nil && classify(err).needsAuth && s.renewHeaders(ctx, l, headers) {
+		result, err = l.client.Call(ctx, c)
 	}
-	if f := classify(err); f.needsAuth && s.renewed(ctx, l, f) {
-		return l.client.Call(ctx, c)
+	if f := classify(err); err != nil && f.needsAuth && ctx.Err() == nil {
+		s.condemn(l, f)
 	}
-	return nil, err
+	return result, err
 }
 
 // acceptable reports whether an item can be offered.

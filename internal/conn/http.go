@@ -18,7 +18,7 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 	if server.HeadersHelper != "" && !t.AllowCommands {
 		return commandsForbidden("headersHelper")
 	}
-	l.headers = &headers{server: server, run: func(ctx context.Context) (config.Server, error) {
+	l.headers = &headers{server: server, renewing: make(chan struct{}, 1), run: func(ctx context.Context) (config.Server, error) {
 		return s.manager.resolver.RunHeadersHelper(ctx, s.name, server)
 	}}
 	if err := l.headers.obtain(ctx); err != nil {
@@ -40,7 +40,7 @@ type headers struct {
 	server config.Server
 	run    func(context.Context) (config.Server, error) // the headersHelper
 
-	renewing sync.Mutex // held while run runs
+	renewing chan struct{} // held while run runs
 
 	mu   sync.Mutex
 	now  http.Header
@@ -52,6 +52,17 @@ func (h *headers) current(context.Context) (http.Header, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now, nil
+}
+
+// generation tells the headers of one time from those of another. There may be
+// none at all.
+func (h *headers) generation() int {
+	if h == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runs
 }
 
 // obtain runs the helper, if there is one, and sets the headers anew.
@@ -86,25 +97,26 @@ func apiKey(a *config.Auth) (name, value string, ok bool) {
 	return name, a.ValuePrefix + a.Key.Reveal(), true
 }
 
-// renewHeaders obtains new headers for a connection whose own were refused. It
-// reports false if there is no way to. Callers that come while someone else is
-// at it share the result.
-func (l *link) renewHeaders(ctx context.Context) (bool, error) {
+// renewHeaders sees to it that a connection has other headers than those of the
+// given generation, which were refused. It reports false if there is no way to.
+// Of those who come at the same time one does it for all.
+func (s *Server) renewHeaders(ctx context.Context, l *link, refused int) bool {
 	h := l.headers
 	if h == nil || h.server.HeadersHelper == "" {
-		return false, nil
+		return false
 	}
-	h.mu.Lock()
-	before := h.runs
-	h.mu.Unlock()
-	h.renewing.Lock()
-	defer h.renewing.Unlock()
-	h.mu.Lock()
-	done := h.runs > before
-	h.mu.Unlock()
-	if done {
-		return true, nil
+	select {
+	case h.renewing <- struct{}{}:
+		defer func() { <-h.renewing }()
+	case <-ctx.Done():
+		return false
+	}
+	if h.generation() != refused {
+		return true
 	}
 	err := h.obtain(ctx)
-	return err == nil, err
+	if err != nil {
+		s.log.Warn("renewing headers", "error", err)
+	}
+	return err == nil
 }

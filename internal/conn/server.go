@@ -25,7 +25,8 @@ type Server struct {
 	stop context.CancelFunc
 	wake chan struct{} // room for one: something below has changed that run looks at
 
-	shelf shelf
+	ending sync.WaitGroup // of connections that others have taken the place of
+	shelf  shelf
 
 	mu        sync.Mutex
 	state     state // changed only in update
@@ -168,6 +169,7 @@ func (s *Server) rouse() {
 // run is the life of the server: wait for a reason to connect, connect, attend
 // to the connection until it ends, and once more.
 func (s *Server) run() {
+	defer s.ending.Wait()
 	for s.awaitTurn() {
 		s.connectOnce()
 	}
@@ -234,12 +236,12 @@ func (s *Server) connectOnce() {
 	l, err := s.dial(ctx, target)
 	if err == nil {
 		err = s.attend(ctx, epoch, l)
-		l.close()
+		defer s.end(l)
 	}
 
 	s.mu.Lock()
 	s.interrupt = nil
-	if s.epoch == epoch {
+	if s.epoch == epoch && !l.settled {
 		s.settle(l, err)
 	}
 	s.mu.Unlock()
@@ -248,10 +250,8 @@ func (s *Server) connectOnce() {
 
 // settle decides what follows the end of a dial or a connection; s.mu is held.
 func (s *Server) settle(l *link, err error) {
-	if errors.Is(err, errIdle) {
-		return // attend has seen to it
-	}
 	now := time.Now()
+	l.settled = true
 	f := classify(err)
 	if !l.since.IsZero() {
 		s.retry.lasted(now.Sub(l.since))
@@ -278,8 +278,14 @@ func (s *Server) Wait(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		err := s.refusal()
-		done := err != nil || s.state.State == config.Connected || s.state.State == config.Pending && s.dormant && !s.wanted
-		if s.state.State == config.Failed && err == nil {
+		done := err != nil
+		switch {
+		case done:
+		case s.state.State == config.Connected:
+			done = s.state.link.client.Err() == nil // or its end is about to be noticed
+		case s.state.State == config.Pending:
+			done = s.dormant && !s.wanted
+		case s.state.State == config.Failed:
 			done, err = true, s.state.failure
 		}
 		changed := s.state.changed
@@ -418,4 +424,8 @@ func (s *Server) release(l *link) {
 	defer s.mu.Unlock()
 	l.users--
 	l.lastUse = time.Now()
+	if l.users == 0 && l.unused != nil {
+		close(l.unused)
+		l.unused = nil
+	}
 }
