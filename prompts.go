@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/patchbay-mcp/patchbay/config"
-	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -20,33 +18,14 @@ type Prompt struct {
 // or of all connected ones if server is empty.
 func (s *Session) ListPrompts(ctx context.Context, server string) ([]Prompt, error) {
 	out := []Prompt{}
-	if server != "" {
-		sv, err := s.withCapability(ctx, server, "prompts")
-		if err != nil {
-			return nil, err
-		}
-		return appendPrompts(out, server, sv.Catalog()), nil
-	}
-	for _, st := range s.host.Servers() {
-		if !st.InForce || st.State != config.Connected {
-			continue
-		}
-		if sv, ok := s.host.manager.Server(st.Name, conn.Profile{}); ok {
-			out = appendPrompts(out, st.Name, sv.Catalog())
+	catalogs, err := s.catalogs(ctx, server, "prompts")
+	for name, c := range catalogs {
+		for _, raw := range c.Prompts {
+			prompt, _ := wire.StringMember(raw, "name")
+			out = append(out, Prompt{Server: name, Name: prompt, Definition: raw})
 		}
 	}
-	return out, nil
-}
-
-func appendPrompts(out []Prompt, server string, c *conn.Catalog) []Prompt {
-	if c == nil {
-		return out
-	}
-	for _, raw := range c.Prompts {
-		name, _ := wire.StringMember(raw, "name")
-		out = append(out, Prompt{Server: server, Name: name, Definition: raw})
-	}
-	return out
+	return out, err
 }
 
 // GetPrompt returns a prompt filled in with arguments, as the server renders

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 
@@ -36,37 +37,51 @@ type ResourceContent struct {
 // fresh.
 func (s *Session) ListResources(ctx context.Context, server string) ([]Resource, error) {
 	out := []Resource{}
-	if server != "" {
-		sv, err := s.withCapability(ctx, server, "resources")
-		if err != nil {
-			return nil, err
-		}
-		return appendResources(out, server, sv.Catalog()), nil
-	}
-	for _, st := range s.host.Servers() {
-		if !st.InForce || st.State != config.Connected {
-			continue
-		}
-		if sv, ok := s.host.manager.Server(st.Name, conn.Profile{}); ok {
-			out = appendResources(out, st.Name, sv.Catalog())
+	catalogs, err := s.catalogs(ctx, server, "resources")
+	for name, c := range catalogs {
+		for _, raw := range c.Resources {
+			r := Resource{}
+			if json.Unmarshal(raw, &r) == nil {
+				r.Server = name // whatever the resource claims
+				out = append(out, r)
+			}
 		}
 	}
-	return out, nil
+	return out, err
 }
 
-func appendResources(out []Resource, server string, c *conn.Catalog) []Resource {
-	if c == nil {
-		return out
-	}
-	for _, raw := range c.Resources {
-		r := Resource{Server: server}
-		if json.Unmarshal(raw, &r) == nil {
-			r.Server = server // whatever the resource claims
-			out = append(out, r)
+// catalogs yields the catalog of one server, which is connected if need be and
+// must have the capability, or those of all connected servers if none is named.
+func (s *Session) catalogs(ctx context.Context, server, capability string) (iter.Seq2[string, *conn.Catalog], error) {
+	var names []string
+	if server != "" {
+		sv, err := s.withCapability(ctx, server, capability)
+		if err != nil {
+			return none, err
+		}
+		names = append(names, sv.Name())
+	} else {
+		for _, st := range s.host.Servers() {
+			if st.InForce && st.State == config.Connected {
+				names = append(names, st.Name)
+			}
 		}
 	}
-	return out
+	return func(yield func(string, *conn.Catalog) bool) {
+		for _, name := range names {
+			sv, ok := s.host.manager.Server(name, conn.Profile{})
+			if !ok || sv.Catalog() == nil {
+				continue
+			}
+			if !yield(name, sv.Catalog()) {
+				return
+			}
+		}
+	}, nil
 }
+
+// none yields nothing.
+func none(func(string, *conn.Catalog) bool) {}
 
 // withCapability returns a server's connection, made if need be, if the server
 // has a capability.
