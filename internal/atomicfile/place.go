@@ -35,6 +35,20 @@ func (p *place) wrap(err error) error {
 	return fmt.Errorf("write %s: %w", p.path, err)
 }
 
+// named puts the whole path into an error that names the last part of it, which
+// is all that operations in an open directory know.
+func named(path string, err error) error {
+	pe, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return err
+	}
+	op := pe.Op
+	if op != "stat" && op != "lstat" {
+		op = strings.TrimSuffix(op, "at") // openat, mkdirat
+	}
+	return &fs.PathError{Op: op, Path: path, Err: pe.Err}
+}
+
 // open finds the place of path and opens its directory, which it makes if it is
 // missing.
 func open(path string, opts Options) (*place, error) {
@@ -131,13 +145,13 @@ func enter(dir *os.Root, name, path string, opts Options) (*os.Root, error) {
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := dir.Mkdir(name, opts.dirMode()); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
+			return nil, named(path, err)
 		}
 		info, err = dir.Lstat(name)
 	}
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, named(path, err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return nil, symlinkError(path)
 	case !info.IsDir():
@@ -146,7 +160,7 @@ func enter(dir *os.Root, name, path string, opts Options) (*os.Root, error) {
 	opts.step("enter", nil)
 	next, err := dir.OpenRoot(name)
 	if err != nil {
-		return nil, err
+		return nil, named(path, err)
 	}
 	// What was opened must be what was looked at: a link put there in between
 	// would have been followed.
@@ -165,7 +179,7 @@ func (p *place) stat() (fs.FileInfo, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, named(p.path, err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return nil, symlinkError(p.path)
 	case !info.Mode().IsRegular():
@@ -187,7 +201,7 @@ func (p *place) read(max int64) ([]byte, error) {
 		return nil, nil // removed in between
 	}
 	if err != nil {
-		return nil, err
+		return nil, named(p.path, err)
 	}
 	defer f.Close()
 	if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) {

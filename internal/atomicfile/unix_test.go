@@ -446,3 +446,13 @@ func TestLockFileIsNotTrusted(t *testing.T) {
 		})
 	}
 }
+
+// An error names the file as the caller knows it, not as the open directory does.
+func TestErrorsNameTheFile(t *testing.T) {
+	dir, long := t.TempDir(), strings.Repeat("x", 300)
+	for _, path := range []string{filepath.Join(dir, long, "file"), filepath.Join(dir, "sub", long)} {
+		for _, opts := range []Options{{Within: dir}, {}} {
+			wantError(t, Write(path, nil, opts), dir)
+		}
+	}
+}
