@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -56,6 +57,8 @@ func originKey(e config.Entry) string {
 // environment the host was opened with.
 func (h *Host) resolveCommand(command string) (string, error) {
 	switch {
+	case discover.Remote(runtime.GOOS, command):
+		return "", exec.ErrNotFound // to look is to contact it
 	case filepath.IsAbs(command):
 		return filepath.EvalSymlinks(command)
 	case command == "" || strings.ContainsAny(command, "${}") || strings.ContainsRune(command, filepath.Separator):

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -25,6 +26,9 @@ func lookUp(path string) (info fs.FileInfo, linked bool, err error) {
 		return nil, false, reason(err)
 	}
 	if linked = info.Mode()&fs.ModeSymlink != 0; linked {
+		if target, _ := os.Readlink(path); Remote(runtime.GOOS, target) {
+			return nil, true, errors.New("a symbolic link to another machine")
+		}
 		info, err = os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, true, errors.New("a symbolic link that leads nowhere")

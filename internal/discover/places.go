@@ -273,3 +273,10 @@ func isAbs(goos, p string) bool {
 	}
 	return len(p) > 2 && p[1] == ':' && (p[2] == '/' || p[2] == '\\')
 }
+
+// Remote reports whether merely looking at a path would contact another machine,
+// and log in there: a network path of Windows. A file that nobody trusts yet may
+// name any.
+func Remote(goos, p string) bool {
+	return goos == "windows" && strings.HasPrefix(strings.ReplaceAll(p, `\`, "/"), "//")
+}

@@ -123,3 +123,17 @@ func names(r Result) []string {
 	}
 	return out
 }
+
+func TestRemote(t *testing.T) {
+	for p, want := range map[string]bool{
+		`\\server\share\x.exe`: true, `//server/share/x.exe`: true, `\/server/x`: true, `\\?\UNC\server\share`: true,
+		`C:\x.exe`: false, `\x.exe`: false, "x.exe": false, "": false,
+	} {
+		if got := Remote("windows", p); got != want {
+			t.Errorf("Remote(%q) = %v", p, got)
+		}
+		if Remote("linux", p) {
+			t.Errorf("on Linux %q is a path like any other", p)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (s *scan) itself(server config.Server) string {
 		}
 	}
 	command, args := unwrap(server.Command, server.Args)
-	if s.executable != nil && filepath.IsAbs(command) {
+	if s.executable != nil && filepath.IsAbs(command) && !Remote(s.env.OS, command) {
 		if info, err := os.Stat(command); err == nil && os.SameFile(info, s.executable) {
 			return isItself
 		}
