@@ -84,6 +84,29 @@ func TestSavedCatalog(t *testing.T) {
 	})
 }
 
+// Row 4 of the fault matrix: a server of the legacy era that does not answer
+// what it does not know costs three seconds once, not every time.
+func TestEraIsRemembered(t *testing.T) {
+	dir := t.TempDir()
+	f := &fake{other: forever}
+	for _, want := range []time.Duration{3 * second, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			s := one(t, newManager(t, Options{CacheDir: dir}), keyed(f, "key"))
+			mustWait(t, s)
+			if took := time.Since(begin); took != want {
+				t.Errorf("connecting took %v, want %v", took, want)
+			}
+			f.die()
+			synctest.Wait()
+			mustCall(t, s)
+			if took := time.Since(begin); took != want {
+				t.Errorf("connecting again took until %v, want %v", took, want)
+			}
+		})
+	}
+}
+
 // Damage makes a file worthless, not dangerous, and the next connection mends it.
 func TestDamagedCatalog(t *testing.T) {
 	dir := t.TempDir()

@@ -386,3 +386,34 @@ func TestFlood(t *testing.T) {
 	}
 	works(t, flood)
 }
+
+// Many callers of a server that crashes now and then: each call gets an answer
+// or a reason, and nothing is left behind.
+func TestCallersOfACrashingServer(t *testing.T) {
+	noLeaks(t)
+	m := newManager(t, Options{Environ: os.Environ()})
+	s := one(t, m, scripted("-discover", "unknown"))
+	mustWait(t, s)
+	var callers sync.WaitGroup
+	for caller := range 20 {
+		callers.Go(func() {
+			for i := range 50 {
+				want := fmt.Sprintf("%d-%d", caller, i)
+				got, err := tool(t.Context(), s, "echo", `{"text":"`+want+`"}`)
+				if err == nil && got != want {
+					t.Errorf("%s was answered with %s", want, got)
+				}
+				if _, ours := errors.AsType[*CallError](err); err != nil && !ours {
+					t.Errorf("%T %v", err, err)
+				}
+			}
+		})
+	}
+	for range maxTries - 1 {
+		if _, err := tool(t.Context(), s, "crash", `{}`); err == nil {
+			t.Error("a crash was answered")
+		}
+	}
+	callers.Wait()
+	works(t, s)
+}

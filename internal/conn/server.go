@@ -222,6 +222,10 @@ func (s *Server) connectOnce() {
 	defer cancel(nil)
 
 	s.mu.Lock()
+	if at, due := s.due(time.Now()); !due || time.Until(at) > 0 {
+		s.mu.Unlock()
+		return // something has changed in between
+	}
 	epoch, target := s.epoch, s.target
 	s.interrupt = cancel
 	s.wanted, s.retry.next = false, time.Time{}
@@ -335,7 +339,8 @@ func (s *Server) Client(ctx context.Context) (*wire.Client, error) {
 // there is none it has the server dialled and waits for that one dial, with the
 // caller's context; the dial belongs to everybody.
 func (s *Server) acquire(ctx context.Context) (*link, error) {
-	mine := 0 // the dial to wait for
+	var mine int // the dial to wait for
+	epoch := -1  // in which that was decided
 	for {
 		s.mu.Lock()
 		l := s.state.link
@@ -344,8 +349,8 @@ func (s *Server) acquire(ctx context.Context) (*link, error) {
 			s.mu.Unlock()
 			return l, nil
 		}
-		if mine == 0 {
-			mine = s.dials + 1
+		if epoch != s.epoch {
+			epoch, mine = s.epoch, s.dials+1
 			if s.state.State == config.Connecting && l == nil {
 				mine = s.dials
 			}

@@ -287,7 +287,7 @@ func TestIdleStop(t *testing.T) {
 		mustCall(t, s) // begins the minute anew
 		time.Sleep(time.Minute - 1)
 		wantState(t, s, config.Connected, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantState(t, s, config.Pending, "without a call")
 		if !s.Status().ToolsFromCache || len(s.Catalog().Tools) != 1 {
@@ -409,21 +409,53 @@ func TestApply(t *testing.T) {
 	})
 }
 
-// A caller that waits when the target is replaced gets the new server.
+// A caller that waits when the target is replaced gets the new server, even if
+// that is one which is connected for callers only.
 func TestReplacedWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Options{})
-		s := one(t, m, local(&fake{init: forever}))
-		answered := make(chan error, 1)
-		go func() { answered <- call(t.Context(), s) }()
-		synctest.Wait()
-		target := local(&fake{})
-		target.ConnectHash = "2"
-		one(t, m, target)
-		if err := <-answered; err != nil {
-			t.Error(err)
-		}
-	})
+	for _, lazy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newManager(t, Options{})
+			s := one(t, m, local(&fake{init: forever}))
+			answered := make(chan error, 1)
+			go func() { answered <- call(t.Context(), s) }()
+			synctest.Wait()
+			target := local(&fake{})
+			target.ConnectHash, target.Lazy = "2", lazy
+			one(t, m, target)
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// However often and fast targets change, what is off is not started, and the
+// last one counts.
+func TestTargetsChangeFast(t *testing.T) {
+	m := newManager(t, Options{})
+	f := &fake{}
+	on, off := local(f), local(f)
+	off.State = config.Disabled
+	off.Local = func(context.Context, io.ReadWriteCloser) error {
+		t.Error("started though it is off")
+		return nil
+	}
+	var callers sync.WaitGroup
+	s := one(t, m, on)
+	for range 4 {
+		callers.Go(func() {
+			for range 300 {
+				_ = call(t.Context(), s) // must return
+			}
+		})
+	}
+	for i := range 300 {
+		on.ConnectHash = fmt.Sprint(i)
+		m.Apply(map[string]Target{"srv": off})
+		m.Apply(map[string]Target{"srv": on})
+	}
+	callers.Wait()
+	mustCall(t, s)
 }
 
 func TestKeptOff(t *testing.T) {
