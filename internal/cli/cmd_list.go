@@ -21,10 +21,11 @@ func (a *app) listCommand() *cobra.Command {
 current directory. Nothing is started or contacted.
 
 A server from a project's files is "needs-approval" until you approve it. One
-that another declaration of the same name comes before is shown with --all.`,
+that another declaration of the same name comes before is shown with --all, and
+always in --json.`,
 		Example: `  patchbay list
   patchbay list --sources      product, scope, file and line of each
-  patchbay list --all --json   everything, for scripts`,
+  patchbay list --json         everything, for scripts`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
@@ -33,7 +34,7 @@ that another declaration of the same name comes before is shown with --all.`,
 					return err
 				}
 				hidden := 0
-				if !all {
+				if !all && !a.json {
 					n := len(snap.Servers)
 					snap.Servers = slices.DeleteFunc(snap.Servers, func(s patchbay.ServerStatus) bool { return s.ShadowedBy != nil })
 					hidden = n - len(snap.Servers)

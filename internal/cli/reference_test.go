@@ -27,7 +27,13 @@ func TestReference(t *testing.T) {
 	}
 	var want strings.Builder
 	for _, name := range commandNames(t) {
-		want.WriteString("\n## patchbay " + name + "\n\n```\n" + run(t, name, "--help") + "```\n")
+		help := run(t, name, "--help")
+		for _, part := range []string{"Examples:\n  patchbay " + name, "--json", "--quiet", "--no-color", "--mcp-config"} {
+			if !strings.Contains(help, part) {
+				t.Errorf("the help of %s has no %q", name, part)
+			}
+		}
+		want.WriteString("\n## patchbay " + name + "\n\n```\n" + help + "```\n")
 	}
 	if *update {
 		if err := os.WriteFile(path, []byte(head+mark+want.String()), 0o644); err != nil {
