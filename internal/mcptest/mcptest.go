@@ -40,9 +40,25 @@ func Command(args ...string) *exec.Cmd {
 		self = os.Args[0]
 	}
 	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0") // which is a second otherwise
+	cmd.Env = os.Environ()
+	for name, value := range childVariables() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
 	cmd.Stderr = os.Stderr
 	return cmd
+}
+
+func childVariables() map[string]string {
+	return map[string]string{
+		childEnv: "1",
+		"GORACE": "atexit_sleep_ms=0", // which is a second otherwise
+	}
+}
+
+// Launch returns what a configuration says of a scripted server, besides its
+// command: the test binary, or a copy of it.
+func Launch(args ...string) (arguments []string, env map[string]string) {
+	return Command(args...).Args[1:], childVariables()
 }
 
 // A Child is a server that runs in a process of its own.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -18,6 +19,13 @@ import (
 type script struct {
 	discover string
 	banner   int
+	line     string
+	gate     bool
+	stderr   bool
+	start    string
+	tools    string
+	describe string
+	stay     bool
 }
 
 func parseScript(args []string, errors io.Writer) (script, error) {
@@ -26,6 +34,13 @@ func parseScript(args []string, errors io.Writer) (script, error) {
 	flags.SetOutput(errors)
 	flags.StringVar(&s.discover, "discover", "answer", "what server/discover does: answer, unknown (an error), silent (nothing) or crash")
 	flags.IntVar(&s.banner, "banner", 0, "lines that are no messages to print at the start")
+	flags.StringVar(&s.line, "line", "", "address and name of a lifeline, see Lifelines.Arg")
+	flags.BoolVar(&s.gate, "gate", false, "wait to be released on the lifeline before anything else")
+	flags.BoolVar(&s.stderr, "stderr", false, "write to standard error all the time, from the start")
+	flags.StringVar(&s.start, "start", "serve", "what comes after the gate: serve, hang (never answer), exit (with status 3) or noise (what is no message, for ever)")
+	flags.StringVar(&s.tools, "tools", "fixed", "what tools/list gives: fixed, many (too many), endless (pages), loop (the same page), huge (a definition) or none (an error)")
+	flags.BoolVar(&s.stay, "stay", false, "stay when the input ends")
+	flags.StringVar(&s.describe, "describe", "", "file that holds the description of every tool")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -42,6 +57,16 @@ type server struct {
 	in   io.ReadCloser
 	out  io.WriteCloser
 	late map[wire.ID]bool // calls that are answered when they are cancelled
+
+	lists int              // how often tools/list was asked for
+	asked map[wire.ID]*ask // questions to the client, by the id of the last
+}
+
+// ask is a call that asks the client before it is answered.
+type ask struct {
+	call    wire.ID
+	more    int      // questions to come
+	answers []string // so far
 }
 
 // serve runs a server until its input ends and returns its exit status.
@@ -51,21 +76,69 @@ func serve(args []string, in io.ReadCloser, out io.WriteCloser, diagnostics io.W
 		fmt.Fprintln(diagnostics, "mcptest:", err)
 		return 2
 	}
-	s := &server{script: script, in: in, out: out, late: map[wire.ID]bool{}}
-	s.garbage(s.banner, 40)
+	s := &server{script: script, in: in, out: out, late: map[wire.ID]bool{}, asked: map[wire.ID]*ask{}}
+	if err := s.begin(diagnostics); err != nil {
+		fmt.Fprintln(diagnostics, "mcptest:", err)
+		return 2
+	}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
 			s.message(line, diagnostics)
 		}
-		if errors.Is(err, os.ErrClosed) {
-			select {} // it closed its input itself: see the tool hangup
+		if errors.Is(err, os.ErrClosed) || err != nil && s.stay {
+			select {} // it closed its input itself, see the tool hangup, or ignores its end
 		}
 		if err != nil {
 			return 0
 		}
 	}
+}
+
+// begin does what comes before the first message.
+func (s *server) begin(diagnostics io.Writer) error {
+	life, err := dialLine(s.line)
+	if err != nil {
+		return err
+	}
+	s.garbage(s.banner, 40)
+	if s.stderr {
+		go func() {
+			for i := 0; ; i++ {
+				if _, err := fmt.Fprintf(diagnostics, "%d %s\n", i, strings.Repeat("blah ", 200)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	if s.gate {
+		if err := life.wait(); err != nil {
+			return err
+		}
+	}
+	switch s.start {
+	case "serve":
+	case "hang":
+		_, _ = io.Copy(io.Discard, s.in)
+		os.Exit(0)
+	case "exit":
+		for i := range 30 {
+			fmt.Fprintf(diagnostics, "line %d\n", i)
+		}
+		os.Exit(3)
+	case "noise":
+		go func() {
+			for {
+				s.garbage(1000, 40)
+			}
+		}()
+		_, _ = io.Copy(io.Discard, s.in)
+		os.Exit(0)
+	default:
+		return fmt.Errorf("unknown start %q", s.start)
+	}
+	return nil
 }
 
 func (s *server) message(line []byte, diagnostics io.Writer) {
@@ -79,6 +152,8 @@ func (s *server) message(line []byte, diagnostics io.Writer) {
 		s.request(m)
 	case wire.KindNotification:
 		s.notification(m)
+	case wire.KindResponse:
+		s.answered(m)
 	}
 }
 
@@ -95,7 +170,8 @@ func (s *server) request(m wire.Message) {
 	case "ping":
 		s.answer(m.ID, `{}`)
 	case "tools/list":
-		s.answer(m.ID, listTools())
+		s.lists++
+		s.listTools(m)
 	case "tools/call":
 		s.call(m)
 	default:
@@ -144,14 +220,63 @@ var tools = []struct{ name, does string }{
 	{"deaf", "answers and never reads again"},
 	{"mute", "closes its output instead of answering"},
 	{"hangup", "closes its input, then answers"},
+	{"pid", "answers with the number of its process"},
+	{"ask", "asks the client count questions, one after the other, and answers with what it did"},
+	{"changed", "says count times that its tools have changed, then answers"},
+	{"lists", "answers with how often its tools have been listed"},
+	{"fork", "starts a process that outlives it and holds its output, with a lifeline of the name text"},
 }
 
-func listTools() string {
-	var list []string
+// ToolNames are those of the tools that a server has unless it is told otherwise.
+func ToolNames() []string {
+	var names []string
 	for _, tool := range tools {
-		list = append(list, fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, tool.name, tool.does))
+		names = append(names, tool.name)
 	}
-	return `{"resultType":"complete","tools":[` + strings.Join(list, ",") + `],"ttlMs":0,"cacheScope":"private"}`
+	return names
+}
+
+func (s *server) listTools(m wire.Message) {
+	cursor, _ := wire.StringMember(m.Params, "cursor")
+	switch s.tools {
+	case "none":
+		s.send(wire.Message{ID: m.ID, Error: wire.Errorf(wire.CodeInternal, "no list today")})
+	case "many":
+		var list []string
+		for i := range 2000 {
+			list = append(list, definition(fmt.Sprintf("tool%d", i), "one of many"))
+		}
+		s.tool(m.ID, list, "")
+	case "endless":
+		s.tool(m.ID, []string{definition("tool"+cursor, "one of a page")}, cursor+"x")
+	case "loop":
+		s.tool(m.ID, []string{definition("tool", "one of a page")}, "again")
+	case "huge":
+		s.tool(m.ID, []string{definition("echo", "answers with text"), definition("huge", strings.Repeat("x", 1<<20))}, "")
+	default:
+		var list []string
+		for _, tool := range tools {
+			does := tool.does
+			if text, err := os.ReadFile(s.describe); err == nil {
+				does = string(text)
+			}
+			list = append(list, definition(tool.name, does))
+		}
+		s.tool(m.ID, list, "")
+	}
+}
+
+func definition(name, description string) string {
+	return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)
+}
+
+// tool answers with a page of tools.
+func (s *server) tool(id wire.ID, list []string, next string) {
+	result := `{"resultType":"complete","tools":[` + strings.Join(list, ",") + `],"ttlMs":0,"cacheScope":"private"`
+	if next != "" {
+		result += fmt.Sprintf(`,"nextCursor":%q`, next)
+	}
+	s.answer(id, result+"}")
 }
 
 func (s *server) call(m wire.Message) {
@@ -190,9 +315,86 @@ func (s *server) call(m wire.Message) {
 	case "hangup":
 		s.in.Close()
 		s.text(m.ID, "gone")
+	case "pid":
+		s.text(m.ID, strconv.Itoa(os.Getpid()))
+	case "ask":
+		s.ask(m, args.Count)
+	case "changed":
+		for range args.Count {
+			s.send(wire.Message{Method: "notifications/tools/list_changed"})
+		}
+		s.text(m.ID, "changed")
+	case "lists":
+		s.text(m.ID, strconv.Itoa(s.lists))
+	case "fork":
+		s.fork(m.ID, args.Text)
 	default:
 		s.send(wire.Message{ID: m.ID, Error: wire.Errorf(wire.CodeInvalidParams, "no tool %q", name)})
 	}
+}
+
+// ask asks the client, in the way of the call's era.
+func (s *server) ask(m wire.Message, questions int) {
+	if version, _ := wire.StringMember(m.Params, "_meta", wire.MetaProtocolVersion); version == "" {
+		s.question(&ask{call: m.ID, more: questions})
+		return
+	}
+	if _, answered := wire.Member(m.Params, "inputResponses"); !answered {
+		var list []string
+		for i := range questions {
+			list = append(list, fmt.Sprintf(`"q%d":{"method":"elicitation/create","params":%s}`, i, elicitation))
+		}
+		s.answer(m.ID, `{"resultType":"input_required","inputRequests":{`+strings.Join(list, ",")+`}}`)
+		return
+	}
+	var actions []string
+	for i := range questions {
+		action, _ := wire.StringMember(m.Params, "inputResponses", fmt.Sprintf("q%d", i), "action")
+		actions = append(actions, action)
+	}
+	s.text(m.ID, strings.Join(actions, " "))
+}
+
+const elicitation = `{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}`
+
+// question asks the next question of a call, or answers the call.
+func (s *server) question(a *ask) {
+	if a.more == 0 {
+		s.text(a.call, strings.Join(a.answers, " "))
+		return
+	}
+	a.more--
+	id := wire.StringID(fmt.Sprintf("question %v %d", a.call, a.more))
+	s.asked[id] = a
+	s.send(wire.Message{ID: id, Method: "elicitation/create", Params: json.RawMessage(elicitation)})
+}
+
+// answered goes on with the call to which a question belongs.
+func (s *server) answered(m wire.Message) {
+	a := s.asked[m.ID]
+	if a == nil {
+		return
+	}
+	delete(s.asked, m.ID)
+	action, _ := wire.StringMember(m.Result, "action")
+	if m.Error != nil {
+		action = fmt.Sprintf("error %d", m.Error.Code)
+	}
+	a.answers = append(a.answers, action)
+	s.question(a)
+}
+
+// fork starts another scripted server that inherits the output, never ends by
+// itself and hears no signal that is sent to this one alone.
+func (s *server) fork(id wire.ID, name string) {
+	address, _, _ := strings.Cut(s.line, "/")
+	cmd := Command("-line="+address+"/"+name, "-gate")
+	cmd.Stdout = os.Stdout
+	if err := cmd.Start(); err != nil {
+		s.send(wire.Message{ID: id, Error: wire.Errorf(wire.CodeInternal, "%v", err)})
+		return
+	}
+	s.text(id, strconv.Itoa(cmd.Process.Pid))
 }
 
 // progress tells the caller that its call has arrived, if it wants to know.
