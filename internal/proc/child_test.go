@@ -241,19 +241,20 @@ func TestGraceIsFiveSeconds(t *testing.T) {
 
 // A step that was enough is the last one.
 func TestCloseIsGentle(t *testing.T) {
-	for script, want := range map[string]string{
-		`echo up; cat`: "",
-		`trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done`: "exit status 7",
+	for _, tt := range []struct {
+		script string
+		grace  grace
+		want   string
+	}{
+		{`echo up; cat; exit 5`, grace{stdin: 20 * time.Second}, "exit status 5"},
+		{`trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done`, grace{stdin: time.Millisecond, term: 20 * time.Second}, "exit status 7"},
 	} {
-		s := sh(script)
-		s.grace = grace{stdin: 300 * time.Millisecond, term: 20 * time.Second, kill: 20 * time.Second}
+		s := sh(tt.script)
+		s.grace = tt.grace
 		c := start(t, s)
 		awaitLine(t, c, "up")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if got := fmt.Sprint(c.Err()); got != want && !(want == "" && c.Err() == nil) {
-			t.Errorf("%s: %v", script, got)
+		if err := c.Close(); err != nil || c.Err() == nil || c.Err().Error() != tt.want {
+			t.Errorf("%s: %v, %v", tt.script, err, c.Err())
 		}
 	}
 }
