@@ -30,7 +30,7 @@ func newGuard(t *testing.T) *Guard {
 }
 
 // stubborn is a family that ends by nothing but a kill.
-const stubborn = `trap '' TERM; exec 3>"$FAMILY"; sleep 300 & while :; do echo up >&3; sleep 300; done`
+const stubborn = `trap '' TERM; exec 3>"$FAMILY"; sleep 60 & echo up >&3; sleep 60; exit`
 
 // playGuard is a guard. With an argument, it is one of that family and says when
 // it is up.
@@ -80,7 +80,7 @@ func playParent() {
 		return c
 	}
 	play(stubborn)
-	_, _ = io.CopyN(io.Discard, play(leave+"echo; while :; do sleep 300; done").Stdout, 1)
+	_, _ = io.CopyN(io.Discard, play(leave+"echo; sleep 60; exit").Stdout, 1)
 	<-play("exit 0").Done()
 	fmt.Println(g.process.Process.Pid)
 	_, _ = io.Copy(io.Discard, os.Stdin)

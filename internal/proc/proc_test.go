@@ -56,10 +56,8 @@ func playLeaver(flood bool) {
 		_, _ = os.Stdout.Write(page)
 		_, _ = os.Stderr.Write(page)
 	}
-	for {
-		time.Sleep(time.Hour)
-		runtime.KeepAlive(family)
-	}
+	time.Sleep(time.Minute) // nobody stays for ever, should the test go wrong
+	runtime.KeepAlive(family)
 }
 
 // leave starts a leaver and waits until it has left. The environment has SELF,
@@ -184,7 +182,7 @@ func TestOutputCannotStart(t *testing.T) {
 	}
 }
 
-const background = `{ echo up; sleep 300; } >"$FAMILY" & wait`
+const background = `{ echo up; sleep 60; } >"$FAMILY" & wait`
 
 func TestOutputCancelKillsTheTree(t *testing.T) {
 	f := newFamily(t)
@@ -215,7 +213,7 @@ func TestOutputTimeoutKillsTheTree(t *testing.T) {
 // A grandchild in the background neither keeps the output open nor stays.
 func TestOutputGrandchildHoldsThePipe(t *testing.T) {
 	f := newFamily(t)
-	out, err := Output(t.Context(), sh(`exec 3>"$FAMILY"; sleep 300 & echo out`, "FAMILY="+f.path))
+	out, err := Output(t.Context(), sh(`exec 3>"$FAMILY"; sleep 60 & echo out`, "FAMILY="+f.path))
 	if err != nil || string(out) != "out\n" {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -241,7 +239,7 @@ func TestOutputEscapedGrandchild(t *testing.T) {
 }
 
 func TestOutputFlood(t *testing.T) {
-	for _, script := range []string{"yes", "yes & sleep 300", "trap '' PIPE; yes 2>/dev/null; sleep 300"} {
+	for _, script := range []string{"yes", "yes & sleep 60", "trap '' PIPE; yes 2>/dev/null; sleep 60"} {
 		if out, err := Output(t.Context(), sh(script)); !errors.Is(err, ErrTooMuchOutput) || out != nil {
 			t.Errorf("%s: %d bytes, %v", script, len(out), err)
 		}

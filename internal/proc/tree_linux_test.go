@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // Who left the group and session ends with the child that started it, also
 // when that ends at the first step and no longer is its parent then.
 func TestCloseEndsLeavers(t *testing.T) {
-	for name, script := range map[string]string{"polite": leave + "echo up; cat >&2", "stubborn": `trap '' TERM; ` + leave + "echo up; while :; do sleep 300; done"} {
+	for name, script := range map[string]string{"polite": leave + "echo up; cat >&2", "stubborn": `trap '' TERM; ` + leave + "echo up; sleep 60; exit"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t)
@@ -39,7 +40,7 @@ func TestCloseEndsLeavers(t *testing.T) {
 // if that dies at once.
 func TestDeadChildTakesItsSession(t *testing.T) {
 	f := newFamily(t)
-	c := start(t, sh(`exec 3>"$FAMILY"; set -m; sleep 300 & set +m; kill -9 $$`, "FAMILY="+f.path))
+	c := start(t, sh(`exec 3>"$FAMILY"; set -m; sleep 60 & set +m; kill -9 $$`, "FAMILY="+f.path))
 	awaitDone(t, c)
 	f.mustBeGone(t)
 }
@@ -140,8 +141,12 @@ func TestManyChildren(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+		if _, err := Start(Spec{Path: "/no/such/program", Guard: g}); err == nil {
+			t.Error("started")
+		}
 	}
-	cycle(0) // what is opened once and for all
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what we do not
+	cycle(0)                                         // what is opened once and for all
 	before := len(openFiles(t, os.Getpid()))
 	for i := range 200 {
 		cycle(i)
