@@ -51,7 +51,8 @@ type Child struct {
 }
 
 // Start runs a child until it ends or is closed. Its standard error goes to a
-// ring of 1 MiB, so that it can never block on it.
+// ring of 1 MiB, so that it can never block on it. There is no context: who
+// waits for a child must not be able to take it away from the others.
 //
 // An error wraps fs.ErrNotExist if there is no such command (or directory),
 // fs.ErrPermission if it is not executable, syscall.ENOEXEC if it is no program.
@@ -135,7 +136,6 @@ func (c *Child) Err() error {
 func (c *Child) Close() error {
 	c.stop()
 	<-c.settled
-	_ = c.Stdin.Close() // again, should the child not have ended
 	_ = c.Stdout.Close()
 	return c.closeErr
 }

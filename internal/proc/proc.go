@@ -1,6 +1,9 @@
-// Package proc runs child processes that do not outlive their purpose: each in
-// a process group of its own, so that ending one ends what it started too. On
-// Windows the process itself is all that is ended.
+// Package proc runs child processes that do not outlive their purpose. Output
+// runs one to its end, Start one that stays until it is closed. Each is in a
+// process group of its own, so that ending one ends what it started too; on
+// Linux also those that have left the group, as long as they can be told to
+// descend from it. On Windows the process itself is all that is ended. A Guard
+// ends the children of a process that was killed.
 //
 // A child never inherits this process's environment, working directory or
 // standard input by accident: what it gets is what its Spec says.
