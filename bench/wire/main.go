@@ -8,11 +8,11 @@
 //	go run ./bench/wire -check   # the same; fails if a budget is missed
 //
 // Each contestant is a process of its own, which counts its own processor time
-// and allocations. Both have the same other side: clients talk to the server in
-// peer.go, servers are asked by the client in load.go, and neither of those is
-// built on what is measured. The contestants take turns, round by round, and a
-// ratio is the median of the ratios of the rounds, because only what was
-// measured side by side on a shared machine can be compared.
+// and allocations. Both have the same other side, which sends prepared bytes:
+// clients talk to the server in peer.go, servers are asked by the client in
+// load.go. The contestants take turns, round by round, and a ratio is the median
+// of the ratios of the rounds, because on a shared machine only what was measured
+// side by side can be compared.
 package main
 
 import (

@@ -77,7 +77,7 @@ type trial struct {
 
 // matches is everything that is measured.
 func matches() []match {
-	small := load{Name: "100 B both ways", Tool: "short", Argument: 100, Result: 100, rounds: 9}
+	small := load{Name: "100 B both ways", Tool: "short", Argument: 100, Result: 100, rounds: 7}
 	send := load{Name: "1 MiB argument", Tool: "short", Argument: mebibyte, Result: 100, rounds: 3}
 	receive := load{Name: "1 MiB result", Tool: "long", Argument: 100, Result: mebibyte, rounds: 3}
 	list := load{Name: "list of 1000 tools", Result: listedTools * schemaSize, rounds: 3}
