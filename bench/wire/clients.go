@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -78,20 +77,7 @@ func (s spec) connect() (caller, error) {
 }
 
 // peerCommand is the peer on stdio, as a child of the client.
-func (s spec) peerCommand() (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	env, err := json.Marshal(spec{Transport: s.Transport})
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childSpec+"="+string(env))
-	cmd.Stderr = os.Stderr
-	return cmd, nil
-}
+func (s spec) peerCommand() (*exec.Cmd, error) { return spec{Transport: s.Transport}.command() }
 
 // wireClient is ours.
 type wireClient struct {

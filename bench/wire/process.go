@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,20 +66,8 @@ func used() usage {
 	return usage{time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.Mallocs, m.TotalAlloc}
 }
 
-// A process is a child seen from its parent.
-type process struct {
-	cmd     *exec.Cmd
-	orders  *os.File
-	reports *json.Decoder
-	first   report
-	ended   chan struct{}
-
-	stdin  io.WriteCloser // of a server on stdio
-	stdout io.Reader
-}
-
-// start starts a child and waits for its first report as long as ctx allows.
-func start(ctx context.Context, s spec) (*process, error) {
+// command is a child that has not been started.
+func (s spec) command() (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -90,6 +79,28 @@ func start(ctx context.Context, s spec) (*process, error) {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childSpec+"="+string(env))
 	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+// A process is a child seen from its parent.
+type process struct {
+	cmd     *exec.Cmd
+	orders  *os.File
+	reports *os.File
+	decoder *json.Decoder // of reports
+	first   report
+	ended   chan struct{}
+
+	stdin  io.WriteCloser // of a server on stdio
+	stdout io.Reader
+}
+
+// start starts a child and waits for its first report as long as ctx allows.
+func start(ctx context.Context, s spec) (*process, error) {
+	cmd, err := s.command()
+	if err != nil {
+		return nil, err
+	}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	if s.Side == server && !s.Transport.HTTP {
 		if p.stdin, err = cmd.StdinPipe(); err != nil {
@@ -99,25 +110,23 @@ func start(ctx context.Context, s spec) (*process, error) {
 			return nil, err
 		}
 	}
-	ordersOut, orders, err := os.Pipe()
-	if err != nil {
+	var theirs [2]*os.File
+	if theirs[0], p.orders, err = os.Pipe(); err != nil {
 		return nil, err
 	}
-	reports, reportsIn, err := os.Pipe()
-	if err != nil {
+	if p.reports, theirs[1], err = os.Pipe(); err != nil {
 		return nil, err
 	}
-	cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
+	cmd.ExtraFiles = theirs[:]
 	err = cmd.Start()
-	ordersOut.Close()
-	reportsIn.Close()
+	theirs[0].Close()
+	theirs[1].Close()
 	if err != nil {
 		return nil, err
 	}
-	p.orders, p.reports = orders, json.NewDecoder(reports)
+	p.decoder = json.NewDecoder(p.reports)
 	go func() {
 		cmd.Wait()
-		reports.Close()
 		close(p.ended)
 	}()
 	defer p.watch(ctx)()
@@ -145,11 +154,11 @@ func (p *process) ask(o order) (report, error) {
 
 func (p *process) next() (report, error) {
 	var r report
-	if err := p.reports.Decode(&r); err != nil {
+	if err := p.decoder.Decode(&r); err != nil {
 		return r, fmt.Errorf("no report: %w", err)
 	}
 	if r.Error != "" {
-		return r, fmt.Errorf("%s", r.Error)
+		return r, errors.New(r.Error)
 	}
 	return r, nil
 }
@@ -166,6 +175,7 @@ func (p *process) stop() {
 		p.cmd.Process.Kill()
 		<-p.ended
 	}
+	p.reports.Close()
 }
 
 func isChild() bool { return os.Getenv(childSpec) != "" }
