@@ -113,6 +113,10 @@ func why(winner, loser Origin) string {
 	}
 }
 
+// maxSameAs is how many other names are told. Nobody reads more, and a hostile
+// project could declare one server many thousand times.
+const maxSameAs = 8
+
 // markSame finds servers in force that are one connection under several names.
 func markSame(all []Merged) {
 	names := map[string][]string{}
@@ -129,7 +133,7 @@ func markSame(all []Merged) {
 			continue
 		}
 		for _, other := range names[m.Entry.Server.ConnectionKey()] {
-			if other != m.Entry.Name {
+			if other != m.Entry.Name && len(m.SameAs) < maxSameAs {
 				m.SameAs = append(m.SameAs, other)
 			}
 		}
