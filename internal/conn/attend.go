@@ -245,4 +245,5 @@ func (s *Server) connected(epoch int, l *link, problem string) {
 		st.Attempt, st.Restarts = 0, s.connects-1
 		st.Opening = l.client.Opening()
 	})
+	s.shelf.note(s.state.Status)
 }

@@ -3,14 +3,18 @@ package conn
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // keyed is a target whose catalog is kept.
@@ -146,9 +150,9 @@ func TestDamagedCatalog(t *testing.T) {
 		"twice the same": []byte(strings.Replace(string(good), `"name":"echo"`, `"name":"echo","name":"x"`, 1)),
 		"other version":  edited(func(m map[string]any) { m["version"] = 2 }),
 		"other key":      edited(func(m map[string]any) { m["key"] = "other" }),
-		"no catalog":     edited(func(m map[string]any) { delete(m, "catalog") }),
+		"no catalog":     edited(func(m map[string]any) { delete(m, "fetchedAt") }),
 		"nameless tool":  []byte(strings.Replace(string(good), `"name":"echo"`, `"nome":"echo"`, 1)),
-		"tomorrow":       edited(func(m map[string]any) { m["catalog"].(map[string]any)["fetchedAt"] = "2030-01-01T00:00:00Z" }),
+		"tomorrow":       edited(func(m map[string]any) { m["fetchedAt"] = "2030-01-01T00:00:00Z" }),
 	} {
 		if err := os.WriteFile(file, bad, 0o600); err != nil {
 			t.Fatal(err)
@@ -172,10 +176,10 @@ func TestUnchangedCatalogIsNotWritten(t *testing.T) {
 			m := newManager(t, Options{CacheDir: dir})
 			mustWait(t, one(t, m, keyed(f, "key")))
 		})
-		var file cacheFile
+		var file saved
 		data, err := os.ReadFile(cacheFiles(t, dir)[0])
 		if err == nil {
-			file, err = parseCacheFile(data, "key")
+			file, err = parseSaved(data, "key")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -205,8 +209,69 @@ func TestIncompleteCatalogIsNotSaved(t *testing.T) {
 		mustCall(t, r)
 		mustWait(t, r)
 	})
-	if files := cacheFiles(t, dir); len(files) != 0 {
-		t.Errorf("files %v", files)
+	if c := newCache(dir, slog.New(slog.DiscardHandler)).load("key").Catalog; c != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+// How a server stood is known to the next process, until that tries it itself.
+func TestLastKnownState(t *testing.T) {
+	dir := t.TempDir()
+	for _, step := range []struct {
+		f     *fake
+		state config.State
+	}{
+		{&fake{refuse: errors.New("no")}, config.Failed},
+		{&fake{}, config.Connected},
+		{&fake{refuse: errors.New("no")}, config.Failed},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := one(t, newManager(t, Options{CacheDir: dir}), keyed(step.f, "key"))
+			_ = s.Wait(t.Context())
+			if st := wantState(t, s, step.state, ""); st.Last != nil {
+				t.Errorf("%+v", st.Last)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Hour)
+			target := keyed(&fake{}, "key")
+			target.Lazy = true
+			s := one(t, newManager(t, Options{CacheDir: dir}), target)
+			st := wantState(t, s, config.Pending, "")
+			if st.Last == nil || st.Last.State != step.state || time.Since(st.Last.At) != time.Hour {
+				t.Errorf("%+v", st.Last)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := one(t, newManager(t, Options{CacheDir: dir}), keyed(&fake{init: forever}, "key"))
+		if c := s.Catalog(); c.tool("echo") == nil {
+			t.Errorf("a failure has cost the catalog: %+v", c)
+		}
+	})
+}
+
+// What a server wrote is kept as it is, byte for byte.
+func TestSavedBytes(t *testing.T) {
+	in := saved{Key: "k", Dialect: wire.DialectLegacy, Last: &Known{config.Failed, "x < y", time.Unix(5, 0).UTC()}, Catalog: &Catalog{
+		Tools: []json.RawMessage{
+			json.RawMessage(`{ "name" : "a<b>&\u00e9\u2028", "n":12345678901234567890.10e+2, "z":1, "a":[ ] }`),
+			json.RawMessage(`{"name":"é"}`),
+		},
+		Prompts:      []json.RawMessage{json.RawMessage(`{"name":"p"}`)},
+		Capabilities: json.RawMessage(`{ "tools": {} }`), Instructions: "<x>", Notes: []string{"n"},
+		FetchedAt: time.Unix(7, 0).UTC(), Cached: true,
+	}}
+	data, err := in.appendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := parseSaved(data, "k")
+	if err != nil || !reflect.DeepEqual(*out.Last, *in.Last) || out.Dialect != in.Dialect {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if !out.Catalog.sameLists(in.Catalog) || !out.Catalog.FetchedAt.Equal(in.Catalog.FetchedAt) {
+		t.Errorf("%s became %+v", data, out.Catalog)
 	}
 }
 
@@ -233,21 +298,22 @@ func TestExpiredCatalogsAreRemoved(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, it is refused or gives a catalog whose items have names.
+// Whatever a file holds, it is refused, or survives being written and read.
 func FuzzCacheFile(f *testing.F) {
-	f.Add([]byte(`{"version":1,"key":"key","catalog":{"tools":[{"name":"a"}],"fetchedAt":"2026-01-01T00:00:00Z"}}`))
-	f.Add([]byte(`{"version":1,"key":"key","catalog":{"resources":[{"uri":"a:b"}],"prompts":[null]}}`))
+	f.Add([]byte(`{"version":1,"key":"key","fetchedAt":"2026-01-01T00:00:00Z","raw":{"serverInfo":{}},"lists":{"tools":[{"name":"a"}]}}`))
+	f.Add([]byte(`{"version":1,"key":"key","state":"failed","reason":"<x>","at":"2026-01-01T00:00:00Z","lists":{"prompts":[null]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := parseCacheFile(data, "key")
+		s, err := parseSaved(data, "key")
 		if err != nil {
 			return
 		}
-		for _, kind := range listings {
-			for _, item := range *kind.into(file.Catalog) {
-				if !json.Valid(item) {
-					t.Errorf("%s holds %s", kind.member, item)
-				}
-			}
+		again, err := s.appendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := parseSaved(again, "key")
+		if err != nil || back.differs(s) || s.Catalog != nil && !back.Catalog.sameLists(s.Catalog) {
+			t.Errorf("%s became %s, %v", data, again, err)
 		}
 	})
 }

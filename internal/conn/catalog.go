@@ -16,20 +16,20 @@ import (
 // Catalog is what a server offers. The items are its own bytes. A Catalog does
 // not change once it can be seen.
 type Catalog struct {
-	Tools             []json.RawMessage `json:"tools,omitempty"`
-	Resources         []json.RawMessage `json:"resources,omitempty"`
-	ResourceTemplates []json.RawMessage `json:"resourceTemplates,omitempty"`
-	Prompts           []json.RawMessage `json:"prompts,omitempty"`
+	Tools             []json.RawMessage
+	Resources         []json.RawMessage
+	ResourceTemplates []json.RawMessage
+	Prompts           []json.RawMessage
 
-	Capabilities json.RawMessage `json:"capabilities,omitempty"`
-	ServerInfo   json.RawMessage `json:"serverInfo,omitempty"`
-	Instructions string          `json:"instructions,omitempty"`
+	Capabilities json.RawMessage
+	ServerInfo   json.RawMessage
+	Instructions string
 
-	FetchedAt time.Time `json:"fetchedAt"`
-	Cached    bool      `json:"-"` // it is from an earlier connection
+	FetchedAt time.Time
+	Cached    bool // it is from an earlier connection
 
 	// Notes say what is missing from it and why.
-	Notes []string `json:"notes,omitempty"`
+	Notes []string
 
 	notes map[string][]string // the same, by the method of the list
 }
@@ -114,63 +114,6 @@ type fetched struct {
 	err   error // nothing could be read
 }
 
-// Catalog returns what the server offers, as far as it is known without asking:
-// now, or at an earlier time; nil if nothing is known. It does not wait for the
-// server.
-func (s *Server) Catalog() *Catalog {
-	s.shelf.mu.Lock()
-	defer s.shelf.mu.Unlock()
-	if !s.shelf.looked {
-		s.shelf.looked = true
-		saved, dialect := s.manager.cache.load(s.shelf.key)
-		s.shelf.catalog = saved
-		s.manager.eras.offer(s.shelf.key, dialect)
-	}
-	return s.shelf.catalog
-}
-
-// shelf is where a server keeps its catalog.
-type shelf struct {
-	mu      sync.Mutex
-	key     string   // Target.CatalogKey
-	looked  bool     // for a catalog that was saved earlier
-	catalog *Catalog // nil if there is none
-}
-
-// relabel is for a server that begins anew, perhaps as another one. What it
-// offered counts until it says otherwise, unless it is another one.
-func (h *shelf) relabel(key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case key == "" || key != h.key:
-		h.key, h.looked, h.catalog = key, false, nil
-	case h.catalog != nil && !h.catalog.Cached:
-		earlier := *h.catalog
-		earlier.Cached = true
-		h.catalog = &earlier
-	}
-}
-
-// rename is for a server that stays the same under another key.
-func (h *shelf) rename(key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.key = key
-}
-
-// replace puts a new catalog in the place of old and reports whether it offers
-// anything else. It does nothing if old is not there any more.
-func (h *shelf) replace(old, next *Catalog) (key string, changed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.catalog != old {
-		return h.key, false
-	}
-	h.catalog = next
-	return h.key, old == nil || old.Cached || !next.sameLists(old)
-}
-
 // firstCatalog fetches all lists and declares the server connected.
 func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
 	lists := s.fetch(ctx, l, func(wire.List) bool { return true })
@@ -190,10 +133,10 @@ func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
 	base.notes = nil
 	base.Capabilities, base.ServerInfo, base.Instructions = opening.Capabilities, opening.ServerInfo, opening.Instructions
 	next := base.with(lists)
-	key, _ := s.shelf.replace(old, next)
+	s.shelf.replace(old, next, lists)
 	s.connected(epoch, l, next.problem())
 	s.manager.changed()
-	s.save(key, old, next, lists)
+	s.save()
 }
 
 // refreshCatalog fetches some lists anew.
@@ -204,13 +147,12 @@ func (s *Server) refreshCatalog(ctx context.Context, epoch int, l *link, changed
 		return
 	}
 	next := old.with(lists)
-	key, differs := s.shelf.replace(old, next)
-	if !differs {
+	if !s.shelf.replace(old, next, lists) {
 		return
 	}
 	s.connected(epoch, l, next.problem())
 	s.manager.changed()
-	s.save(key, old, next, lists)
+	s.save()
 }
 
 // problem is what a status says of the catalog; empty if it is whole.
@@ -226,20 +168,6 @@ func (s *Server) uses(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.link == l && l.client.Err() == nil
-}
-
-// save keeps a catalog for the next time. Only the host's own counts: to other
-// clients a server may offer something else.
-func (s *Server) save(key string, old, next *Catalog, lists []fetched) {
-	failed := func(f fetched) bool { return f.err != nil }
-	if key == "" || s.profile.Key != "" || slices.ContainsFunc(lists, failed) {
-		return
-	}
-	if old != nil && old.sameLists(next) && next.FetchedAt.Sub(old.FetchedAt) < rewriteAfter {
-		return
-	}
-	dialect, _ := s.manager.eras.Load(key)
-	s.manager.cache.save(key, next, dialect)
 }
 
 // fetch reads the wanted ones of the lists that the server has, side by side.

@@ -10,7 +10,7 @@
 //	retry      when it is dialled again                   backoff.go
 //	dial       from an entry to a live connection         dial.go, launch.go, stdio.go, http.go
 //	Call       the road of every request                  call.go, failure.go
-//	Catalog    what it offers; lists, cache, refresh      catalog.go, cache.go, refresh.go
+//	Catalog    what it offers, now and as it was          catalog.go, refresh.go, shelf.go, cache.go
 package conn
 
 import (

@@ -85,10 +85,13 @@ func (s *Server) Name() string { return s.name }
 
 // Status returns how the server stands.
 func (s *Server) Status() Status {
-	catalog := s.Catalog()
+	catalog, last := s.Catalog(), s.lastKnown()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.state.Status
+	if s.dials == 0 {
+		status.Last = last
+	}
 	status.ToolsFromCache = catalog != nil && (catalog.Cached || status.State != config.Connected)
 	return status
 }
@@ -250,6 +253,7 @@ func (s *Server) connectOnce() {
 	}
 	s.mu.Unlock()
 	s.manager.changed()
+	s.save()
 }
 
 // settle decides what follows the end of a dial or a connection; s.mu is held.
@@ -272,6 +276,7 @@ func (s *Server) settle(l *link, err error) {
 		st.Challenge, st.Opening = f.challenge, nil
 		st.link, st.failure = nil, f
 	})
+	s.shelf.note(s.state.Status)
 }
 
 // Wait returns when the server is connected, or an error that says why it will

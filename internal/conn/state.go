@@ -22,7 +22,8 @@ type Status struct {
 	Challenge *wire.Challenge // what it wants, in NeedsAuth; nil if it did not say
 	Stderr    string          // the last lines of a child that failed, without our secrets
 
-	ToolsFromCache bool // the catalog is one of an earlier time
+	ToolsFromCache bool   // the catalog is one of an earlier time
+	Last           *Known // how an earlier process found it; nil if that is not known, or this one has tried
 
 	// Seq grows with every change of any server of the Manager.
 	Seq uint64
