@@ -1,8 +1,10 @@
 package patchbay_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 )
 
@@ -33,4 +35,15 @@ func rpcServer(answer func(method string) string) http.Handler {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer(m.Method))
 		}
 	})
+}
+
+// peekMethod returns the method of a message without consuming it.
+func peekMethod(r *http.Request) string {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var m struct{ Method string }
+	if err != nil || json.Unmarshal(body, &m) != nil {
+		return ""
+	}
+	return m.Method
 }
