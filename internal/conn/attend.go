@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ type link struct {
 	fatal   chan error    // room for one: the connection is of no use any more
 	changes *changes      // of lists, not yet fetched
 
+	begun time.Time // when the next step began
+	steps []Step    // taken so far
+
 	ended chan struct{} // closed when cause is set
 	cause error         // why the connection ended
 
@@ -45,10 +49,29 @@ type link struct {
 
 func newLink() *link {
 	return &link{
+		begun:   time.Now(),
 		doubts:  make(chan struct{}, 1),
 		fatal:   make(chan error, 1),
 		ended:   make(chan struct{}),
 		changes: newChanges(),
+	}
+}
+
+// step takes note of a part of the way that is done. One goroutine at a time is
+// on that way: the one that dials, then the one that keeps the catalog.
+func (l *link) step(name string) {
+	now := time.Now()
+	l.steps = append(slices.Clip(l.steps), Step{name, now.Sub(l.begun)})
+	l.begun = now
+}
+
+// took tells how far a dial has come.
+func (s *Server) took(l *link, step string) {
+	l.step(step)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.State == config.Connecting { // not if everything has begun anew
+		s.update(func(st *state) { st.Steps = l.steps })
 	}
 }
 
@@ -237,13 +260,14 @@ func (s *Server) connected(epoch int, l *link, problem string) {
 	}
 	if s.state.State == config.Connecting {
 		s.connects++
+		l.step(StepListed)
 		l.lastUse = time.Now()
 		s.log.Info("server connected", "version", l.client.Opening().Version, "took", time.Since(s.state.Since))
 	}
 	s.update(func(st *state) {
 		st.State, st.Reason = config.Connected, problem
 		st.Attempt, st.Restarts = 0, s.connects-1
-		st.Opening = l.client.Opening()
+		st.Opening, st.Steps = l.client.Opening(), l.steps
 	})
 	s.shelf.note(s.state.Status)
 }

@@ -83,6 +83,7 @@ func (s *Server) connect(ctx context.Context, t Target, l *link, transport wire.
 		return err
 	}
 	l.since = time.Now()
+	s.took(l, StepConnected)
 	return nil
 }
 

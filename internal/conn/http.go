@@ -27,6 +27,7 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 		}
 		return &failure{kind: KindAuth, err: err}
 	}
+	s.took(l, StepResolved)
 	return s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
 		Transport:   s.manager.http,
 		Header:      l.headers.current,

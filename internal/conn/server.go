@@ -235,7 +235,7 @@ func (s *Server) connectOnce() {
 	s.dials++
 	s.update(func(st *state) {
 		st.State, st.Reason, st.Stderr = config.Connecting, "", ""
-		st.NextRetry, st.Challenge, st.failure = time.Time{}, nil, nil
+		st.NextRetry, st.Challenge, st.failure, st.Steps = time.Time{}, nil, nil, nil
 	})
 	s.mu.Unlock()
 	s.manager.changed()

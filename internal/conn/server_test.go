@@ -26,6 +26,9 @@ func TestConnectsAndCalls(t *testing.T) {
 		if st.Opening == nil || st.Opening.Version != "2025-11-25" || st.ToolsFromCache || st.Restarts != 0 {
 			t.Errorf("status %+v", st)
 		}
+		if len(st.Steps) != 2 || st.Steps[0].Name != StepConnected || st.Steps[1].Name != StepListed {
+			t.Errorf("steps %+v", st.Steps)
+		}
 		if c := s.Catalog(); c == nil || len(c.Tools) != 1 || c.Cached || c.Instructions != "be kind" {
 			t.Errorf("catalog %+v", c)
 		}

@@ -22,12 +22,28 @@ type Status struct {
 	Challenge *wire.Challenge // what it wants, in NeedsAuth; nil if it did not say
 	Stderr    string          // the last lines of a child that failed, without our secrets
 
+	Steps []Step // of the last dial, as far as it came
+
 	ToolsFromCache bool   // the catalog is one of an earlier time
 	Last           *Known // how an earlier process found it; nil if that is not known, or this one has tried
 
 	// Seq grows with every change of any server of the Manager.
 	Seq uint64
 }
+
+// Step is a part of the way to a connection.
+type Step struct {
+	Name string // one of the constants
+	Took time.Duration
+}
+
+// The steps of a dial, in order.
+const (
+	StepResolved  = "resolved"  // placeholders are expanded, secrets are obtained
+	StepStarted   = "started"   // there is a child; other servers have none
+	StepConnected = "connected" // the handshake is done
+	StepListed    = "listed"    // what the server offers is known
+)
 
 // state is all that is known of a server's connection. It changes only in
 // Server.update.

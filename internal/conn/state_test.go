@@ -2,6 +2,7 @@ package conn
 
 import (
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestIllegalMoveDoesNotTakePlace(t *testing.T) {
 	s.mu.Lock()
 	s.update(func(st *state) { st.State, st.Reason = config.Connected, "nonsense" })
 	s.mu.Unlock()
-	if after := s.Status(); after != before {
+	if after := s.Status(); !reflect.DeepEqual(after, before) {
 		t.Errorf("%+v became %+v", before, after)
 	}
 	if !strings.Contains(log.String(), "illegal move") {

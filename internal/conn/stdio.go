@@ -34,6 +34,7 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 	if err != nil {
 		return err
 	}
+	s.took(l, StepResolved)
 	root := s.manager.opts.Vars.WorkspaceRoot
 	dir := server.Cwd
 	switch {
@@ -48,6 +49,7 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 	if err != nil {
 		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
 	}
+	s.took(l, StepStarted)
 	l.process = &process{child, newRedactor(server)}
 	s.mu.Lock()
 	s.child = l.process
