@@ -212,6 +212,9 @@ func connectError(name string, err error) error {
 		kind = Kind(e.Kind)
 		err = e.Err
 	}
+	if kind == KindServer {
+		kind = KindTransport // whatever it answered, there is no connection
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		hint = "Check that the command or URL is correct."
@@ -234,6 +237,12 @@ func overlay(st ServerStatus, c conn.Status, catalog *conn.Catalog) ServerStatus
 	}
 	st.State, st.Reason = c.State, c.Reason
 	st.Restarts = c.Restarts
+	for _, step := range c.Steps {
+		st.Steps = append(st.Steps, Step(step))
+	}
+	if c.Last != nil {
+		st.Last = &LastState{c.Last.State, c.Last.Reason, c.Last.At}
+	}
 	if !c.NextRetry.IsZero() {
 		st.NextRetry = &c.NextRetry
 	}
@@ -249,6 +258,20 @@ func overlay(st ServerStatus, c conn.Status, catalog *conn.Catalog) ServerStatus
 		st.Protocol = c.Opening.Version
 	}
 	return st
+}
+
+// Step is a part of the way to a connection: resolved, started (a process, for
+// servers that are one), connected, listed.
+type Step struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"` // in nanoseconds
+}
+
+// LastState is how a server stood when it was last tried, by an earlier process.
+type LastState struct {
+	State  config.State `json:"state"` // connected, needs-auth or failed
+	Reason string       `json:"reason,omitempty"`
+	At     time.Time    `json:"at"`
 }
 
 // Counts is how much a server offers.

@@ -53,6 +53,8 @@ type ServerStatus struct {
 	Cached       bool            `json:"cached,omitempty"`       // known from an earlier connection
 	NextRetry    *time.Time      `json:"nextRetry,omitempty"`
 	Restarts     int             `json:"restarts,omitempty"`
+	Steps        []Step          `json:"steps,omitempty"` // of the last attempt to connect, as far as it came
+	Last         *LastState      `json:"last,omitempty"`  // how it was found the last time, if not tried since
 
 	Variables []string         `json:"variables,omitempty"` // host variables it refers to
 	Unset     []string         `json:"unset,omitempty"`     // those it needs that are not set
