@@ -162,10 +162,14 @@ type Decision struct {
 	Reason string `json:"reason"`
 }
 
-// Why explains what would happen to a call of a tool, without calling it.
+// Why explains what would happen to a call of a tool, without calling it. It
+// knows of tools that are denied, which to callers are not there at all.
 func (s *Session) Why(name string) (Tool, Decision, error) {
 	t, err := s.resolve(name)
 	if err != nil {
+		if t, d, ok := s.findHidden(name); ok {
+			return t, d, nil
+		}
 		return Tool{}, Decision{}, err
 	}
 	if t.Changed {

@@ -48,10 +48,17 @@ func (t Tool) policyTool() policy.Tool {
 // toolSet is everything a session offers at one moment.
 type toolSet struct {
 	tools    []Tool
+	hidden   []hiddenTool
 	rules    []Rule // the host's and the session's, without those whose meaning is not clear
 	byRef    map[bridge.Ref]int
 	names    *bridge.Names
 	warnings []string
+}
+
+// hiddenTool is one that no list has.
+type hiddenTool struct {
+	Tool
+	why string
 }
 
 // Tools returns the session's tools, sorted by server and name. It does not
@@ -92,7 +99,11 @@ func (s *Session) buildTools() *toolSet {
 	var exposed []bridge.Exposed
 	for _, t := range all {
 		server := servers[t.Server]
-		if _, hidden := policy.Hidden(t.policyTool(), set.rules, server, s.opts.Tools); hidden {
+		if why, hidden := policy.Hidden(t.policyTool(), set.rules, server, s.opts.Tools); hidden {
+			if t.Server != "" {
+				t.Name = bridge.Render(naming.Style, t.ref())
+			}
+			set.hidden = append(set.hidden, hiddenTool{t, why})
 			continue
 		}
 		set.byRef[t.ref()] = len(set.tools)
@@ -189,6 +200,21 @@ func (s *Session) resolve(name string) (Tool, error) {
 		return Tool{}, errorf(KindToolNotFound, "%v", err)
 	}
 	return set.tools[set.byRef[ref]], nil
+}
+
+// findHidden finds a tool that no list has, and what keeps it out.
+func (s *Session) findHidden(name string) (Tool, Decision, bool) {
+	for _, t := range s.toolset().hidden {
+		if t.Name != name && !slices.Contains(t.names, name) {
+			continue
+		}
+		d := s.decide(t.Tool)
+		if d.Effect != Deny {
+			d = Decision{Effect: Deny, Reason: t.why}
+		}
+		return t.Tool, d, true
+	}
+	return Tool{}, Decision{}, false
 }
 
 // Load waits until every server is connected or cannot be, and returns the
