@@ -3,6 +3,8 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -15,7 +17,7 @@ type Prompt struct {
 }
 
 // ListPrompts returns the prompts of one server, which is connected if need be,
-// or of all connected ones if server is empty.
+// or of all if server is empty, as far as they are known.
 func (s *Session) ListPrompts(ctx context.Context, server string) ([]Prompt, error) {
 	out := []Prompt{}
 	catalogs, err := s.catalogs(ctx, server, "prompts")
@@ -38,7 +40,33 @@ func (s *Session) GetPrompt(ctx context.Context, server, name string, arguments 
 	if err != nil {
 		return nil, err
 	}
-	return s.send(ctx, server, wire.Call{Method: "prompts/get", Params: params})
+	sv, err := s.withCapability(ctx, server, "prompts")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.send(ctx, server, wire.Call{Method: "prompts/get", Params: params})
+	if _, answered := errors.AsType[*RPCError](err); answered && sv.Catalog() != nil {
+		err = unknownPrompt(server, name, sv.Catalog().Prompts, err)
+	}
+	return raw, err
+}
+
+// unknownPrompt says that a server has no such prompt, if that is so: servers
+// have no code of their own for it.
+func unknownPrompt(server, name string, prompts []json.RawMessage, err error) error {
+	var names []string
+	for _, p := range prompts {
+		known, _ := wire.StringMember(p, "name")
+		names = append(names, known)
+	}
+	if slices.Contains(names, name) {
+		return err
+	}
+	unknown := errorf(KindNotFound, "Server %q has no prompt %q.", server, name)
+	if n := nearest(name, names); n != "" {
+		return unknown.hint("Did you mean %q?", n)
+	}
+	return unknown.hint("`patchbay prompts %s` lists those it has.", server)
 }
 
 // Complete asks a server to complete an argument; params and result are those

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -31,10 +32,10 @@ type ResourceContent struct {
 	BlobSavedTo string `json:"blobSavedTo,omitempty"`
 }
 
-// ListResources returns the resources of one server, or of all connected ones
-// if server is empty. A server that is named is connected if need be. The lists
-// come from the connection's catalog, which the server's own notifications keep
-// fresh.
+// ListResources returns the resources of one server, or of all if server is
+// empty. A server that is named is connected if need be. The lists come from the
+// servers' catalogs, which their own notifications keep fresh; that of one that
+// is not connected is its last.
 func (s *Session) ListResources(ctx context.Context, server string) ([]Resource, error) {
 	out := []Resource{}
 	catalogs, err := s.catalogs(ctx, server, "resources")
@@ -51,7 +52,8 @@ func (s *Session) ListResources(ctx context.Context, server string) ([]Resource,
 }
 
 // catalogs yields the catalog of one server, which is connected if need be and
-// must have the capability, or those of all connected servers if none is named.
+// must have the capability, or those of all servers if none is named, as far as
+// they are known.
 func (s *Session) catalogs(ctx context.Context, server, capability string) (iter.Seq2[string, *conn.Catalog], error) {
 	var names []string
 	if server != "" {
@@ -62,7 +64,7 @@ func (s *Session) catalogs(ctx context.Context, server, capability string) (iter
 		names = append(names, sv.Name())
 	} else {
 		for _, st := range s.host.Servers() {
-			if st.InForce && st.State == config.Connected {
+			if st.InForce && st.Skip == "" && st.State != config.Disabled && st.State != config.NeedsApproval {
 				names = append(names, st.Name)
 			}
 		}
@@ -103,6 +105,9 @@ func (s *Session) ReadResource(ctx context.Context, server, uri string) ([]Resou
 	}
 	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
 	raw, err := s.send(ctx, server, wire.Call{Method: "resources/read", Params: params})
+	if answer, ok := errors.AsType[*RPCError](err); ok && (answer.Code == wire.CodeResourceNotFound || answer.Code == wire.CodeInvalidParams) {
+		return nil, errorf(KindNotFound, "Server %q has no resource %q: %s", server, uri, answer.Message)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +151,7 @@ func resourceTools() []Tool {
 		return Tool{Name: name, Tool: name, Definition: json.RawMessage(definition), Deferred: true, names: []string{name}}
 	}
 	return []Tool{
-		tool(listResourcesTool, `{"name":"list_mcp_resources","description":"List the resources that MCP servers offer, of all connected servers or of one.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server; all connected servers if left out"}}},"annotations":{"readOnlyHint":true}}`),
+		tool(listResourcesTool, `{"name":"list_mcp_resources","description":"List the resources that MCP servers offer, of all servers or of one.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server; all servers if left out"}}},"annotations":{"readOnlyHint":true}}`),
 		tool(readResourceTool, `{"name":"read_mcp_resource","description":"Read a resource of an MCP server. Binary content is saved to a file whose path is returned.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server"},"uri":{"type":"string","description":"URI of the resource"}},"required":["server","uri"]},"annotations":{"readOnlyHint":true}}`),
 	}
 }
