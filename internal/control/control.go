@@ -61,19 +61,29 @@ func serve(h *patchbay.Host, op operation) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if err != nil {
-			e, ok := errors.AsType[*patchbay.Error](err)
-			if !ok {
-				e = &patchbay.Error{Message: err.Error()}
-			}
-			if !ok && errors.Is(err, context.DeadlineExceeded) {
-				e.Kind = patchbay.KindTimeout
-			}
+			e := asError(err)
 			w.WriteHeader(statusOf(e.Kind))
 			result = e
 		}
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false) // raw results pass as they are
 		// The client may be gone; there is nobody to tell.
-		_ = json.NewEncoder(w).Encode(result)
+		_ = enc.Encode(result)
 	})
+}
+
+// asError gives every error a kind, as far as it has one.
+func asError(err error) *patchbay.Error {
+	if e, ok := errors.AsType[*patchbay.Error](err); ok {
+		return e
+	}
+	e := &patchbay.Error{Message: err.Error()}
+	if _, answered := errors.AsType[*patchbay.RPCError](err); answered {
+		e.Kind = patchbay.KindServer
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		e.Kind = patchbay.KindTimeout
+	}
+	return e
 }
 
 func statusOf(k patchbay.Kind) int {

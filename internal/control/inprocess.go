@@ -1,8 +1,10 @@
 package control
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 )
@@ -12,6 +14,9 @@ import (
 func InProcess(h *patchbay.Host) *Client {
 	return &Client{transport: memory{Handler(h)}}
 }
+
+// farewell is how long a handler may take to answer a request that was given up.
+const farewell = time.Second
 
 // memory carries requests to a handler without a network.
 type memory struct{ handler http.Handler }
@@ -31,8 +36,17 @@ func (m memory) RoundTrip(r *http.Request) (*http.Response, error) {
 	case re := <-resp:
 		return re, nil
 	case <-r.Context().Done():
+	}
+	// The handler sees the same end, and what it has to say about it is more
+	// than that. A server may have to be told, too.
+	patience := time.NewTimer(farewell)
+	defer patience.Stop()
+	select {
+	case re := <-resp:
+		return re, nil
+	case <-patience.C:
 		body.Close() // ends the handler's next write
-		return nil, r.Context().Err()
+		return nil, context.Cause(r.Context())
 	}
 }
 
