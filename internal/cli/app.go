@@ -33,10 +33,13 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "patchbay",
 		Short: "A patch bay for agents' tools",
 		Long: `Patchbay finds the MCP servers configured in any product on this machine,
-shows where each comes from, and lets you add, change and approve them.`,
+shows where each comes from, lets you add, change and approve them, and calls
+their tools.`,
 		Example: `  patchbay list                          every server, and where it stands
   patchbay add files -- npx -y @acme/files ~/notes
   patchbay add docs https://docs.example.com/mcp
+  patchbay test docs                     connect, step by step
+  patchbay call docs.search query=tides
   patchbay doctor                        everything that is wrong, and where`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -68,7 +71,10 @@ shows where each comes from, and lets you add, change and approve them.`,
 		a.addCommand(), a.addJSONCommand(), a.listCommand(), a.getCommand(), a.removeCommand(),
 		a.enableCommand(), a.disableCommand(), a.importCommand(),
 		a.approveCommand(), a.rejectCommand(), a.resetCommand(),
-		a.doctorCommand(), a.versionCommand(),
+		a.testCommand(), a.toolsCommand(), a.callCommand(), a.whyCommand(),
+		a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand(),
+		a.reconnectCommand(), a.reloadCommand(), a.logsCommand(),
+		a.doctorCommand(), a.versionCommand(), guardCommand(),
 	)
 	root.SetHelpCommand(helpCommand(root))
 	return root
@@ -119,6 +125,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atMostOne allows one argument.
+func atMostOne() cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef(cmd.CommandPath(), "unexpected argument: %q", args[1])
+		}
+		return nil
+	}
+}
+
 // atLeastOne demands one argument or more.
 func atLeastOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -129,8 +145,10 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
-// open returns a client of a host for this directory.
-func (a *app) open(ctx context.Context) (*control.Client, func(), error) {
+// open returns a client of a host for this directory. The host connects to
+// nobody by itself; guard is the command line of the process that looks after
+// the servers it is asked to start.
+func (a *app) open(ctx context.Context, guard []string) (*control.Client, func(), error) {
 	if a.strictMCPConfig && len(a.mcpConfig) == 0 {
 		return nil, nil, usagef("patchbay", "--strict-mcp-config needs at least one --mcp-config FILE")
 	}
@@ -138,6 +156,7 @@ func (a *app) open(ctx context.Context) (*control.Client, func(), error) {
 		Dir: a.env.Dir, Home: a.env.Home, Environ: a.env.Environ, Now: a.env.Now,
 		Lazy:  true, // a command connects what it names
 		Files: a.mcpConfig, StrictConfig: a.strictMCPConfig, FailOnInvalid: a.failOnInvalid,
+		Guard: guard, Version: readBuildFacts().Version, UI: a.ui(),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -145,9 +164,9 @@ func (a *app) open(ctx context.Context) (*control.Client, func(), error) {
 	return control.InProcess(h), func() { _ = h.Close() }, nil
 }
 
-// withClient runs a command's work with an open client.
+// withClient runs the work of a command that connects to no server.
 func (a *app) withClient(ctx context.Context, work func(*control.Client) error) error {
-	c, closeHost, err := a.open(ctx)
+	c, closeHost, err := a.open(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -208,10 +227,7 @@ func (a *app) printError(err error) {
 	if errors.Is(err, errReported) {
 		return
 	}
-	e, ok := errors.AsType[*patchbay.Error](err)
-	if !ok {
-		e = &patchbay.Error{Message: err.Error()}
-	}
+	e := asError(err)
 	usage, isUsage := errors.AsType[*usageError](err)
 	if isUsage {
 		e.Kind, e.Hint = "usage", fmt.Sprintf("Run `%s --help` for usage.", usage.command)

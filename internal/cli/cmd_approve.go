@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,18 +13,34 @@ import (
 )
 
 func (a *app) approveCommand() *cobra.Command {
-	var yes bool
+	var yes, tools bool
+	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "approve <name>...",
-		Short: "Allow servers of this project to be used",
+		Short: "Allow servers of this project, or changed tools, to be used",
 		Long: `Show exactly what a server from this project's files would run or contact, and
 allow it. The approval holds for what was shown: if the entry changes, you are
 asked again. Approvals are kept in your own state directory; nothing in a
-project can give or widen one.`,
+project can give or widen one.
+
+With --tools, connect to a server and show how the definitions of its tools
+differ from those that were accepted, and accept them as they are now. Until
+then a changed tool cannot be called.`,
 		Example: `  patchbay approve files
-  patchbay approve files --yes     for scripts: prints what it approves`,
+  patchbay approve files --yes     for scripts: prints what it approves
+  patchbay approve --tools files   accept changed tools`,
 		Args: atLeastOne("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if tools {
+				return a.withServers(cmd.Context(), func(c *control.Client) error {
+					for _, name := range args {
+						if err := a.approveTools(cmd.Context(), c, name, yes, limit); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
 				return a.changeEach(args, func(name string) (patchbay.Change, error) {
 					return a.approve(cmd.Context(), c, name, yes)
@@ -33,6 +50,8 @@ project can give or widen one.`,
 		ValidArgsFunction: a.serversIn(config.NeedsApproval),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&tools, "tools", false, "accept the tools of the servers as they are now")
+	timeoutFlag(cmd, &limit)
 	return cmd
 }
 
@@ -66,4 +85,56 @@ func (a *app) approve(ctx context.Context, c *control.Client, name string, yes b
 		}
 	}
 	return c.Approve(ctx, name, req.Hash)
+}
+
+// toolDecision is what approve --tools prints as JSON.
+type toolDecision struct {
+	Name     string                `json:"name"`
+	Decision string                `json:"decision"` // accepted, unchanged
+	Changes  []patchbay.ToolChange `json:"changes"`
+}
+
+func (a *app) approveTools(ctx context.Context, c *control.Client, name string, yes bool, limit time.Duration) error {
+	bound, stop := within(ctx, limit)
+	defer stop()
+	changes, err := c.ToolChanges(bound, name)
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		return a.print(toolDecision{name, "unchanged", changes}, func(p *printer) {
+			p.line("The tools of %q are as they were accepted.", name)
+		})
+	}
+	if !a.json && !a.quiet {
+		// Names and diffs are safe to print: the first are escaped here, the
+		// host escaped the others.
+		for _, ch := range changes {
+			fmt.Fprintf(a.env.Stderr, "%s changed:\n%s\n", config.Escape(ch.Tool), ch.Diff)
+		}
+	}
+	if !yes {
+		if !a.env.Interactive {
+			return &patchbay.Error{
+				Kind: patchbay.KindDenied, Message: fmt.Sprintf("%s of %q changed, and there is no terminal to ask on.", count(len(changes), "tool", "tools"), name),
+				Hint: "Review what changed, then run `patchbay approve --tools " + name + " --yes`.",
+			}
+		}
+		ok, err := a.confirm(ctx, fmt.Sprintf("Accept the tools of %q as they are now?", config.Escape(name)))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &patchbay.Error{Kind: patchbay.KindDenied, Message: "Not accepted."}
+		}
+	}
+	// The person may have taken a while to read.
+	bound, stop = within(ctx, limit)
+	defer stop()
+	if err := c.AcceptTools(bound, name, changes); err != nil {
+		return err
+	}
+	return a.print(toolDecision{name, "accepted", changes}, func(p *printer) {
+		p.line("Accepted %s of %q.", count(len(changes), "changed tool", "changed tools"), name)
+	})
 }

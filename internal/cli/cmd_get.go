@@ -1,9 +1,10 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,18 +13,28 @@ import (
 )
 
 func (a *app) getCommand() *cobra.Command {
-	var showSecrets bool
+	var showSecrets, connect bool
+	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "get <name>",
 		Short: "Show one server in full",
 		Long: `Show one server: where it stands and why, where it is declared, its
 configuration with secrets masked, the variables it needs, and other
-declarations of the same name. Nothing is started or contacted.`,
+declarations of the same name. Nothing is started or contacted, unless --connect
+asks for it; what the server offers is that of its last connection.`,
 		Example: `  patchbay get github
+  patchbay get github --connect
   patchbay get github --json --show-secrets`,
 		Args: exactly("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(cmd.Context(), func(c *control.Client) error {
+			return a.with(connect)(cmd.Context(), func(c *control.Client) error {
+				logs := ""
+				if connect {
+					var err error
+					if logs, err = connectForGet(cmd.Context(), c, args[0], limit); err != nil {
+						return err
+					}
+				}
 				s, err := c.Server(cmd.Context(), args[0], showSecrets)
 				if err != nil {
 					return err
@@ -32,13 +43,28 @@ declarations of the same name. Nothing is started or contacted.`,
 				if err != nil {
 					return err
 				}
-				return a.print(s, func(p *printer) { p.server(s, snap.Servers) })
+				return a.print(s, func(p *printer) {
+					p.server(s, snap.Servers)
+					p.stderr(logs)
+				})
 			})
 		},
 		ValidArgsFunction: onlyFirst(a.servers(func([]string, patchbay.ServerStatus) bool { return true })),
 	}
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask secrets")
+	connectFlags(cmd, &connect, &limit)
 	return cmd
+}
+
+// connectForGet connects a server that is to be shown, and returns what one that
+// cannot be connected wrote to its standard error. Why it cannot is its state.
+func connectForGet(ctx context.Context, c *control.Client, name string, limit time.Duration) (logs string, err error) {
+	bound, stop := within(ctx, limit)
+	defer stop()
+	if c.Connect(bound, name) == nil {
+		return "", nil
+	}
+	return c.Logs(ctx, name)
 }
 
 func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
@@ -54,6 +80,18 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	field("Name", title)
 	state := stateCell(s)
 	p.line("State:        "+p.paint("%s", state.style)+"%s", state.text, note(s.Reason+s.Skip))
+	if s.Last != nil {
+		field("Last time", fmt.Sprintf("%s%s, %s", s.Last.State, note(s.Last.Reason), s.Last.At.Local().Format(time.DateTime)))
+	}
+	if len(s.ServerInfo) > 0 {
+		field("Server", introduction(s))
+	}
+	field("Protocol", s.Protocol)
+	if s.Cached {
+		field("Offers", offers(s)+" (cached)")
+	} else {
+		field("Offers", offers(s))
+	}
 	field("Type", string(s.Transport))
 	field("Product", s.Origin.Product+" ("+string(s.Origin.Scope)+" scope)")
 	field("Declared at", p.place(s.Origin))
@@ -64,13 +102,8 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	for _, e := range s.Executes {
 		field("Executes", e)
 	}
-	var pretty bytes.Buffer
-	if json.Indent(&pretty, s.Config, "  ", "  ") == nil {
-		p.line("Config:")
-		for _, l := range strings.Split(pretty.String(), "\n") {
-			p.line("  %s", strings.TrimPrefix(l, "  "))
-		}
-	}
+	p.line("Config:")
+	p.jsonBlock("  ", s.Config)
 	p.problems(s.Problems)
 	for _, o := range all {
 		switch {

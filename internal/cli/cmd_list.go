@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,23 +13,34 @@ import (
 )
 
 func (a *app) listCommand() *cobra.Command {
-	var sources, all, showSecrets bool
+	var sources, all, showSecrets, connect bool
+	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "Show every server and where it stands",
 		Long: `Show every MCP server that any product on this machine declares, for the
-current directory. Nothing is started or contacted.
+current directory. Nothing is started or contacted, unless --connect asks for it:
+then each is shown as it stands when all have answered or the time is up.
 
 A server from a project's files is "needs-approval" until you approve it. One
 that another declaration of the same name comes before is shown with --all, and
 always in --json.`,
 		Example: `  patchbay list
   patchbay list --sources      product, scope, file and line of each
-  patchbay list --json         everything, for scripts`,
+  patchbay list --json         everything, for scripts
+  patchbay list --connect      who answers, and with how many tools`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *control.Client) error {
+			return a.with(connect)(cmd.Context(), func(c *control.Client) error {
+				if connect {
+					ctx, stop := within(cmd.Context(), limit)
+					defer stop()
+					// What could not be connected shows in the state of each.
+					if _, err := connectAll(ctx, c); err != nil {
+						return err
+					}
+				}
 				snap, err := c.Snapshot(cmd.Context(), showSecrets)
 				if err != nil {
 					return err
@@ -47,6 +59,7 @@ always in --json.`,
 	cmd.Flags().BoolVar(&sources, "sources", false, "show product, scope, file and line of each")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show shadowed declarations too")
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask secrets in --json")
+	connectFlags(cmd, &connect, &limit)
 	return cmd
 }
 
@@ -65,11 +78,32 @@ func (p *printer) serverTable(servers []patchbay.ServerStatus) {
 	rows := make([][]cell, 0, len(servers))
 	for _, s := range servers {
 		rows = append(rows, []cell{
-			{text: s.Name}, stateCell(s), {text: string(s.Transport)},
+			{text: s.Name}, lastStateCell(s), toolCount(s), {text: string(s.Transport)},
 			{text: fmt.Sprintf("%s (%s)", s.Origin.Product, s.Origin.Scope)}, {text: s.Target, style: dim},
 		})
 	}
-	p.table([]string{"NAME", "STATE", "TYPE", "FROM", "TARGET"}, rows)
+	p.table([]string{"NAME", "STATE", "TOOLS", "TYPE", "FROM", "TARGET"}, rows)
+}
+
+// lastStateCell renders where a server stands, and how it was found when it was
+// last tried.
+func lastStateCell(s patchbay.ServerStatus) cell {
+	c := stateCell(s)
+	if s.Last != nil && s.State == config.Pending {
+		c.text += fmt.Sprintf(" (last %s)", s.Last.State)
+	}
+	return c
+}
+
+// toolCount renders how many tools a server has, as far as that is known.
+func toolCount(s patchbay.ServerStatus) cell {
+	switch {
+	case s.Counts == nil:
+		return cell{"-", dim}
+	case s.Cached:
+		return cell{fmt.Sprintf("%d cached", s.Counts.Tools), dim}
+	}
+	return cell{text: fmt.Sprint(s.Counts.Tools)}
 }
 
 func (p *printer) sourceTable(servers []patchbay.ServerStatus) {

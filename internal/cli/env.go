@@ -26,6 +26,10 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
+	// Guard is a command line that runs the hidden guard command of this
+	// program; empty means that servers are not guarded.
+	Guard []string
+
 	Interactive bool // both standard input and standard error are a terminal
 	Colorful    bool // standard output is a terminal
 }
@@ -35,8 +39,13 @@ func Process() Env {
 	dir, _ := os.Getwd()
 	home, _ := os.UserHomeDir()
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	var guard []string
+	if self, err := os.Executable(); err == nil {
+		guard = []string{self, guardName}
+	}
 	return Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Home: home, Now: time.Now,
+		Guard: guard,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),
@@ -49,6 +58,9 @@ func Main(ctx context.Context, env Env) int {
 	root := a.rootCommand()
 	root.SetArgs(env.Args)
 	err := root.ExecuteContext(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = errInterrupted // whatever that looked like from inside
+	}
 	if err != nil {
 		a.printError(err)
 	}

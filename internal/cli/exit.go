@@ -65,3 +65,7 @@ func usagef(command, format string, args ...any) error {
 
 // errReported ends a command whose output already says what is wrong.
 var errReported = errors.New("problems were reported")
+
+// reported ends a command whose output already has the error; only its exit code
+// is left to give.
+func reported(err error) error { return fmt.Errorf("%w: %w", errReported, err) }

@@ -201,3 +201,40 @@ func note(s string) string {
 	}
 	return ": " + s
 }
+
+// block writes a text of several lines, each escaped and indented.
+func (p *printer) block(indent, text string) {
+	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		p.line(indent+"%s", strings.ReplaceAll(l, "\t", "    "))
+	}
+}
+
+// jsonBlock writes a JSON value, indented.
+func (p *printer) jsonBlock(indent string, value json.RawMessage) {
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, value, "", "  ") == nil {
+		p.block(indent, pretty.String())
+	}
+}
+
+// foreign is a text that a server wrote and a person asked for: as it is for a
+// file or a program, escaped for a terminal.
+func (a *app) foreign(text string) string {
+	if !a.env.Colorful {
+		return text
+	}
+	return escapeLines(text)
+}
+
+// escapeLines escapes a text and leaves its lines and columns.
+func escapeLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		columns := strings.Split(strings.TrimSuffix(l, "\r"), "\t")
+		for j, c := range columns {
+			columns[j] = config.Escape(c)
+		}
+		lines[i] = strings.Join(columns, "\t")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -2,10 +2,14 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,8 +28,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"patchbay": func() {
 			ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt) // as the program itself does
-			os.Exit(cli.Main(ctx, cli.Process()))
+			env := cli.Process()
+			if os.Getenv("UNGUARDED") != "" {
+				env.Guard = nil
+			}
+			os.Exit(cli.Main(ctx, env))
 		},
+		"mcptest-server": runScriptServer,
 	})
 }
 
@@ -46,15 +55,34 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			env.Setenv("GORACE", quickExit)
+			env.Setenv("UNGUARDED", "1") // one process less for each command; see TestGuard
 			env.Setenv("HOME", home)
 			env.Setenv("PROJECT", project)
 			env.Cd = project
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mode": checkMode,
+			"mode":  checkMode,
+			"exits": checkExit,
 		},
 	})
+}
+
+// checkExit runs a command and compares its exit code: exits 7 command args...
+// What it printed is there for stdout and stderr.
+func checkExit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code command args...")
+	}
+	code, err := 0, ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("%s: exit code %d, want %s", strings.Join(args[1:], " "), code, args[0])
+	}
 }
 
 // checkMode compares the permission bits of a file: mode 0600 file.

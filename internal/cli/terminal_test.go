@@ -197,7 +197,8 @@ func TestInterrupt(t *testing.T) {
 	for question, args := range map[string][]string{"Name: ": {"add"}, "[y/N] ": {"approve", "tool"}} {
 		c := talk(t, home, project, args...)
 		c.until(question)
-		if _, err := c.tty.WriteString("\x03"); err != nil {
+		// Typed, it would make the terminal drop what is printed next.
+		if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
 		if out, code := c.end(); code != 1 || !strings.Contains(out, "patchbay: interrupted") {

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+func (a *app) promptsCommand() *cobra.Command {
+	var connect bool
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "prompts [server]",
+		Short: "Show the prompts of servers",
+		Long: `Show the prompts of all servers, as of each server's last connection. With the
+name of a server, or with --connect, servers are connected first. Arguments in
+brackets may be left out.`,
+		Example: `  patchbay prompts
+  patchbay prompts docs --json`,
+		Args: atMostOne(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(connect || len(args) > 0)(cmd.Context(), func(c *control.Client) error {
+				servers, failed, err := gather(cmd.Context(), c, args, connect, limit)
+				if err != nil {
+					return err
+				}
+				list := promptList{Failed: failed}
+				if list.Prompts, err = c.Prompts(cmd.Context(), first(args)); err != nil {
+					return err
+				}
+				return a.print(list, func(p *printer) {
+					p.promptTable(list.Prompts)
+					p.unknown(servers, failed, "patchbay prompts --connect")
+				})
+			})
+		},
+		ValidArgsFunction: a.usableServer(),
+	}
+	connectFlags(cmd, &connect, &limit)
+	return cmd
+}
+
+// promptList is what the command prints as JSON.
+type promptList struct {
+	Prompts []patchbay.Prompt `json:"prompts"`
+	Failed  failures          `json:"failed,omitempty"` // servers that could not be connected
+}
+
+// promptDefinition is what people are told of a prompt.
+type promptDefinition struct {
+	Description string `json:"description"`
+	Arguments   []struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		Required    bool   `json:"required"`
+	} `json:"arguments"`
+}
+
+// promptAbout reads a prompt's definition as far as it can be understood.
+func promptAbout(p patchbay.Prompt) (d promptDefinition) {
+	_ = json.Unmarshal(p.Definition, &d)
+	return d
+}
+
+func (p *printer) promptTable(prompts []patchbay.Prompt) {
+	if len(prompts) == 0 {
+		p.line("No prompts.")
+		return
+	}
+	rows := make([][]cell, 0, len(prompts))
+	for _, prompt := range prompts {
+		about := promptAbout(prompt)
+		var args []string
+		for _, arg := range about.Arguments {
+			if arg.Required {
+				args = append(args, arg.Name+"=")
+			} else {
+				args = append(args, "["+arg.Name+"=]")
+			}
+		}
+		rows = append(rows, []cell{{text: prompt.Name}, {text: prompt.Server}, {text: orDash(strings.Join(args, " "))}, {text: firstLine(about.Description), style: dim}})
+	}
+	p.table([]string{"NAME", "SERVER", "ARGUMENTS", "DESCRIPTION"}, rows)
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+// How long a command that connects waits for servers, unless told otherwise.
+const (
+	// lookAround is for a look at all servers at once: whoever is late is shown
+	// as connecting.
+	lookAround = 30 * time.Second
+
+	// longest is for the use of one server. Its entry has limits of its own,
+	// which are shorter; this one is for entries that say there are none.
+	longest = 15 * time.Minute
+)
+
+// withServers runs the work of a command that may connect to servers. When it
+// returns their processes are gone.
+func (a *app) withServers(ctx context.Context, work func(*control.Client) error) error {
+	c, closeHost, err := a.open(ctx, a.env.Guard)
+	if err != nil {
+		return err
+	}
+	defer closeHost()
+	return work(c)
+}
+
+// with chooses between withServers and withClient.
+func (a *app) with(connects bool) func(context.Context, func(*control.Client) error) error {
+	if connects {
+		return a.withServers
+	}
+	return a.withClient
+}
+
+// within bounds a wait for servers.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		limit = longest
+	}
+	return context.WithTimeoutCause(ctx, limit, tooLate(limit))
+}
+
+// tooLate is the end of a wait that was bounded.
+type tooLate time.Duration
+
+func (d tooLate) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(d)) }
+
+func (d tooLate) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// timeoutFlag lets a command that uses one server be given a limit.
+func timeoutFlag(cmd *cobra.Command, limit *time.Duration) {
+	cmd.Flags().DurationVar(limit, "timeout", 0, "give up after this `duration`, such as 10s (default: the limits of the server's entry)")
+}
+
+// connectFlags let a command that shows all servers connect to them first.
+func connectFlags(cmd *cobra.Command, connect *bool, limit *time.Duration) {
+	cmd.Flags().BoolVar(connect, "connect", false, "connect to the servers first")
+	cmd.Flags().DurationVar(limit, "timeout", lookAround, "with --connect: wait this `duration` at most")
+}
+
+// usable reports whether a server may be connected.
+func usable(s patchbay.ServerStatus) bool {
+	return s.InForce && s.Skip == "" && s.State != config.Disabled && s.State != config.NeedsApproval && !invalid(s)
+}
+
+func invalid(s patchbay.ServerStatus) bool {
+	for _, p := range s.Problems {
+		if p.Severity == config.SeverityError {
+			return true
+		}
+	}
+	return false
+}
+
+// failures are why servers could not be connected, by name.
+type failures map[string]*patchbay.Error
+
+// connectAll connects every server that may be, all at the same time.
+func connectAll(ctx context.Context, c *control.Client) (failures, error) {
+	snap, err := c.Snapshot(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	failed := failures{}
+	for _, s := range snap.Servers {
+		if !usable(s) {
+			continue
+		}
+		wg.Go(func() {
+			if err := c.Connect(ctx, s.Name); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[s.Name] = asError(err)
+			}
+		})
+	}
+	wg.Wait()
+	return failed, nil
+}
+
+// asError returns an error in the form in which it is printed.
+func asError(err error) *patchbay.Error {
+	if e, ok := errors.AsType[*patchbay.Error](err); ok {
+		return e
+	}
+	e := &patchbay.Error{Message: err.Error()}
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.Kind = patchbay.KindTimeout
+	}
+	return e
+}
+
+func kindOf(err error) patchbay.Kind { return asError(err).Kind }
+
+// reach makes sure that a tool is known and not denied. One that no catalog has
+// may be of a server that was never connected, or be new: if the name says of
+// which server, that one is connected and the name looked up once more. Nothing
+// here is a guess.
+func reach(ctx context.Context, c *control.Client, tool string) error {
+	unknown := lookUp(ctx, c, tool)
+	if unknown == nil || kindOf(unknown) != patchbay.KindToolNotFound {
+		return unknown
+	}
+	snap, err := c.Snapshot(ctx, false)
+	if err != nil {
+		return err
+	}
+	server := serverOf(tool, snap.Servers)
+	if server == "" {
+		return unknown
+	}
+	if err := c.Connect(ctx, server); err != nil {
+		return err
+	}
+	return lookUp(ctx, c, tool)
+}
+
+// lookUp returns an error if a tool is not known, or denied. To callers the two
+// are the same; the person at the keyboard is told which it is.
+func lookUp(ctx context.Context, c *control.Client, tool string) error {
+	known, err := c.Why(ctx, tool)
+	if err == nil && known.Decision.Effect == patchbay.Deny && !known.Tool.Changed { // it may have changed back
+		return &patchbay.Error{Kind: patchbay.KindDenied, Message: fmt.Sprintf("%s is denied: %s", known.Tool.Name, known.Decision.Reason)}
+	}
+	return err
+}
+
+// serverOf returns the server that a tool's name begins with, in any of the
+// forms a name has; the longest if there are several.
+func serverOf(tool string, servers []patchbay.ServerStatus) string {
+	best := ""
+	for _, s := range servers {
+		plain := plainName(s.Name)
+		for _, prefix := range []string{s.Name + ".", s.Name + "/", "mcp__" + plain + "__", "mcp_" + plain + "_"} {
+			if strings.HasPrefix(tool, prefix) && len(s.Name) > len(best) {
+				best = s.Name
+			}
+		}
+	}
+	return best
+}
+
+// plainName is a server's name as it is written into names of tools.
+func plainName(server string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, server)
+}

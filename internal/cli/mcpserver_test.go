@@ -1,0 +1,164 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A scriptServer is the MCP server that scripts and tests configure, as the
+// command mcptest-server. It has a tool, a resource and a prompt of every kind
+// that the commands treat differently, and fails in the ways its flags say.
+type scriptServer struct {
+	definition string    // file with the description of the tool echo
+	more       int       // further tools
+	bare       bool      // nothing but tools
+	tell       io.Writer // hears of calls of slow
+}
+
+// runScriptServer is the main function of mcptest-server.
+func runScriptServer() {
+	s := scriptServer{tell: io.Discard}
+	var broken, listener string
+	flag.StringVar(&s.definition, "definition", "", "file with the description of echo")
+	flag.IntVar(&s.more, "tools", 0, "further tools")
+	flag.BoolVar(&s.bare, "bare", false, "offer neither resources nor prompts")
+	flag.StringVar(&broken, "broken", "", "crash, garbage or hang instead of serving")
+	flag.StringVar(&listener, "tell", "", "address to tell when slow begins and is cancelled")
+	flag.Parse()
+	fmt.Fprintln(os.Stderr, "mcptest-server \x1b[31mstarts")
+	switch broken {
+	case "crash":
+		fmt.Fprintln(os.Stderr, "cannot open the vault")
+		os.Exit(3)
+	case "garbage":
+		for range 200 {
+			fmt.Println("npm warn deprecated something@1.0.0: no longer supported")
+		}
+		fallthrough
+	case "hang":
+		buf := make([]byte, 4096)
+		for {
+			if _, err := os.Stdin.Read(buf); err != nil {
+				os.Exit(0)
+			}
+		}
+	}
+	if listener != "" {
+		c, err := net.Dial("tcp", listener)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		s.tell = c
+	}
+	capabilities := `{"tools":{},"resources":{},"prompts":{}}`
+	if s.bare {
+		capabilities = `{"tools":{}}`
+	}
+	server, err := wire.NewServer(wire.ServerOptions{
+		Info:         json.RawMessage(`{"name":"scripted","version":"1.2.3"}`),
+		Capabilities: json.RawMessage(capabilities),
+		Handler:      &s,
+	})
+	if err == nil {
+		err = server.Serve(context.Background(), wire.NewStreamConn(os.Stdin, os.Stdout, nil))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func (*scriptServer) HandleNotification(context.Context, *wire.Notification) {}
+
+func (s *scriptServer) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	switch r.Method {
+	case "tools/list":
+		return s.listTools()
+	case "tools/call":
+		return s.call(ctx, r.Params)
+	case "resources/list":
+		return json.RawMessage(`{"resources":[{"uri":"note://one","name":"first note","mimeType":"text/plain"},{"uri":"note://pixel","name":"a pixel","mimeType":"image/png"}]}`), nil
+	case "resources/templates/list":
+		return json.RawMessage(`{"resourceTemplates":[{"uriTemplate":"note://{id}","name":"a note"}]}`), nil
+	case "resources/read":
+		switch uri, _ := wire.StringMember(r.Params, "uri"); uri {
+		case "note://one":
+			return json.RawMessage(`{"contents":[{"uri":"note://one","mimeType":"text/plain","text":"tide at noon"}]}`), nil
+		case "note://pixel":
+			return json.RawMessage(`{"contents":[{"uri":"note://pixel","mimeType":"image/png","blob":"iVBORw0KGgo="}]}`), nil
+		}
+		return nil, wire.Errorf(wire.CodeInvalidParams, "no such note")
+	case "prompts/list":
+		return json.RawMessage(`{"prompts":[{"name":"greet","description":"A greeting","arguments":[{"name":"name","description":"Who is greeted","required":true},{"name":"style"}]}]}`), nil
+	case "prompts/get":
+		if name, _ := wire.StringMember(r.Params, "name"); name != "greet" {
+			return nil, wire.Errorf(wire.CodeInvalidParams, "no such prompt")
+		}
+		who, _ := wire.StringMember(r.Params, "arguments", "name")
+		text := string(wire.AppendString(nil, "Greet "+who+"."))
+		return json.RawMessage(`{"messages":[{"role":"user","content":{"type":"text","text":` + text + `}},{"role":"assistant","content":{"type":"image","mimeType":"image/png","data":""}}]}`), nil
+	}
+	return nil, wire.MethodNotFound(r.Method)
+}
+
+func (s *scriptServer) listTools() (json.RawMessage, error) {
+	about := "Answers with its text"
+	if s.definition != "" {
+		data, err := os.ReadFile(s.definition)
+		if err != nil {
+			return nil, err
+		}
+		about = strings.TrimSpace(string(data))
+	}
+	tools := []string{
+		`{"name":"echo","description":` + string(wire.AppendString(nil, about)) + `,"inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"What to say"}},"required":["text"]},"annotations":{"readOnlyHint":true,"openWorldHint":false}}`,
+		`{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}}}`,
+		`{"name":"fail","inputSchema":{"type":"object"}}`,
+		`{"name":"refuse","inputSchema":{"type":"object"}}`,
+		`{"name":"slow","inputSchema":{"type":"object"}}`,
+		`{"name":"wipe","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true,"openWorldHint":true}}`,
+	}
+	for i := range s.more {
+		tools = append(tools, fmt.Sprintf(`{"name":"more%02d","inputSchema":{"type":"object"}}`, i+1))
+	}
+	return json.RawMessage(`{"tools":[` + strings.Join(tools, ",") + `]}`), nil
+}
+
+func (s *scriptServer) call(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	text := func(t string) (json.RawMessage, error) {
+		return json.RawMessage(`{"content":[{"type":"text","text":` + string(wire.AppendString(nil, t)) + `}]}`), nil
+	}
+	switch name, _ := wire.StringMember(params, "name"); name {
+	case "echo":
+		said, _ := wire.StringMember(params, "arguments", "text")
+		return text(said)
+	case "add":
+		var p struct{ Arguments struct{ A, B float64 } }
+		if err := json.Unmarshal(params, &p); err != nil {
+			return json.RawMessage(`{"content":[{"type":"text","text":"a and b must be numbers"}],"isError":true}`), nil
+		}
+		return json.RawMessage(fmt.Sprintf(`{"content":[],"structuredContent":{"sum":%v}}`, p.Arguments.A+p.Arguments.B)), nil
+	case "fail":
+		return json.RawMessage(`{"content":[{"type":"text","text":"it \u001b[31mbroke"}],"isError":true}`), nil
+	case "refuse":
+		return nil, wire.Errorf(wire.CodeInvalidParams, "not like that")
+	case "slow":
+		fmt.Fprintln(s.tell, "began")
+		<-ctx.Done()
+		fmt.Fprintln(s.tell, "cancelled")
+		return nil, ctx.Err()
+	case "wipe":
+		return text("wiped")
+	default:
+		return text("called " + name)
+	}
+}
