@@ -219,12 +219,31 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 		case <-ctx.Done():
 			return p.giveUp(k, context.Cause(ctx))
 		case <-k.expired():
-			if len(k.signal) > 0 && time.Now().Before(k.end) {
-				continue // progress came at the same moment
+			if time.Now().Before(k.end) {
+				if len(k.signal) > 0 {
+					continue // progress came at the same moment
+				}
+				if left := silenceLeft(p.lastAsked(), k.Timeout, k.end); left > 0 {
+					k.timer.Reset(left)
+					continue
+				}
 			}
 			return p.giveUp(k, k.timeout())
 		}
 	}
+}
+
+// lastAsked is when the other side last waited for us, as far as that matters.
+func (p *Peer) lastAsked() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.opts.AskedIsNotSilent:
+		return time.Time{}
+	case len(p.requests) > 0:
+		return time.Now()
+	}
+	return p.replied
 }
 
 // send writes the request. Its wait is bounded by the caller's context and the

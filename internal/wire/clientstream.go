@@ -333,6 +333,7 @@ func (h *HTTPClient) handleRequest(ctx context.Context, m Message, s *clientSess
 		answer := respond(ctx, h.handler, r, h.options.Logger)
 		h.mu.Lock()
 		delete(h.requests, key)
+		h.replied = time.Now()
 		h.mu.Unlock()
 		if context.Cause(ctx) != errCancelled {
 			h.respond(ctx, s, answer)

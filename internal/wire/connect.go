@@ -22,7 +22,14 @@ type streamTransport struct {
 	options *PeerOptions
 }
 
-func (t streamTransport) open(h Handler) (Link, error) { return NewPeer(t.conn, h, t.options), nil }
+func (t streamTransport) open(h Handler) (Link, error) {
+	var options PeerOptions
+	if t.options != nil {
+		options = *t.options
+	}
+	options.AskedIsNotSilent = true
+	return NewPeer(t.conn, h, &options), nil
+}
 
 // HTTP reaches a server over Streamable HTTP or, if options allow it, the older
 // HTTP+SSE. Userinfo in the URL becomes basic authentication.
@@ -316,7 +323,9 @@ func (c *Client) connectSSE(ctx context.Context, t httpTransport) error {
 	if err != nil {
 		return err
 	}
-	c.link = NewPeer(conn, clientHandler{c}, &PeerOptions{Logger: c.options.Logger, RequestsPerSecond: serverRequestsPerSecond})
+	c.link = NewPeer(conn, clientHandler{c}, &PeerOptions{
+		Logger: c.options.Logger, RequestsPerSecond: serverRequestsPerSecond, AskedIsNotSilent: true,
+	})
 	version := c.options.ProtocolVersion
 	if version == "" {
 		version = Version20251125

@@ -85,6 +85,9 @@ func (p *Peer) served(in *incoming) (wanted bool, next *incoming) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.requests, in.ID.canonical())
+	if p.opts.AskedIsNotSilent {
+		p.replied = time.Now()
+	}
 	if len(p.backlog) == 0 {
 		p.running--
 		p.backlog = nil

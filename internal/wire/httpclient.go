@@ -112,6 +112,7 @@ type HTTPClient struct {
 	closed   bool
 	calls    map[int64]*httpCall            // under way, by id
 	requests map[ID]context.CancelCauseFunc // of the server, being handled
+	replied  time.Time                      // when the last one had been
 	flood    limiter                        // of those
 	tasks    taskTokens                     // of calls that were answered with a task
 	renewal  *renewal                       // under way, or nil
@@ -220,8 +221,18 @@ func (h *HTTPClient) begin(ctx context.Context, c Call, s *clientSession) (*http
 	}
 	h.calls[call.id] = call
 	call.unhook = context.AfterFunc(ctx, func() { call.cancel(context.Cause(ctx)) })
-	call.clock = newCallClock(&c, call.cancel)
+	call.clock = newCallClock(&c, h.lastAsked, call.cancel)
 	return call, nil
+}
+
+// lastAsked is when the server last waited for us.
+func (h *HTTPClient) lastAsked() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.requests) > 0 {
+		return time.Now()
+	}
+	return h.replied
 }
 
 func (c *httpCall) end() {

@@ -33,7 +33,8 @@ type Call struct {
 	Params json.RawMessage // nil sends none
 
 	// Timeout is the silence allowed before the call is given up and the other
-	// side told to cancel; progress renews it, up to MaxTimeout in all.
+	// side told to cancel; progress renews it, and so does the answer to what a
+	// client is asked meanwhile, up to MaxTimeout in all.
 	Timeout    time.Duration // 0 means none
 	MaxTimeout time.Duration // 0 means ten minutes when Timeout is set
 

@@ -42,6 +42,7 @@ type Peer struct {
 
 	// Incoming requests and notifications.
 	requests map[ID]*incoming
+	replied  time.Time   // when the last one had been handled
 	draining bool        // no more are accepted
 	running  int         // handlers at work
 	backlog  []*incoming // requests waiting for one
@@ -63,6 +64,11 @@ type PeerOptions struct {
 	// RequestsPerSecond is how many requests the other side may send; more
 	// are answered with CodeOverloaded. 0 means no limit.
 	RequestsPerSecond int
+
+	// AskedIsNotSilent lets the Timeout of a call begin anew when a request of
+	// the other side has been handled: it may be our answer that the other side
+	// waited for. It is for clients; a server is always being asked.
+	AskedIsNotSilent bool
 
 	// ReplyInvalid answers what is no message with a JSON-RPC error, as
 	// servers do. A client ignores it.
