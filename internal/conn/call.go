@@ -100,12 +100,11 @@ type outcome struct {
 }
 
 func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) outcome {
-	if ctx.Err() != nil {
-		return outcome{err: err} // the caller's own doing
-	}
 	f := classify(err)
 	answer, answered := errors.AsType[*wire.Error](err)
 	switch {
+	case ctx.Err() != nil && !answered:
+		return outcome{err: context.Cause(ctx)}
 	case answered && (f.permanent || !isRead(c.Method) || !comeBackLater(err)):
 		return outcome{err: answer}
 	case errors.Is(err, wire.ErrClosed):

@@ -94,6 +94,19 @@ func TestProgressRenewsTime(t *testing.T) {
 	})
 }
 
+// A server that waits for a person is not silent.
+func TestCallThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{call: func(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+			return r.Link.Call(ctx, wire.Call{Method: "elicitation/create"})
+		}}
+		h := &handler{thinks: 5 * time.Minute}
+		m := newManager(t, Options{Handler: func(string, Profile) wire.Handler { return h }})
+		s := one(t, m, local(f))
+		mustCall(t, s)
+	})
+}
+
 // Three calls in a row without an answer make a server show that it lives. If
 // it does, it stays; if not, it is started again.
 func TestUnresponsive(t *testing.T) {
@@ -295,9 +308,13 @@ func TestHandler(t *testing.T) {
 	})
 }
 
-type handler struct{ heard []string }
+type handler struct {
+	thinks time.Duration
+	heard  []string
+}
 
-func (h *handler) HandleRequest(context.Context, *wire.Request) (json.RawMessage, error) {
+func (h *handler) HandleRequest(ctx context.Context, _ *wire.Request) (json.RawMessage, error) {
+	sleep(ctx, h.thinks)
 	return json.RawMessage(`{"roots":[]}`), nil
 }
 
