@@ -1,6 +1,11 @@
 package patchbay_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -50,6 +55,66 @@ func TestApplyKeepsConnections(t *testing.T) {
 	}
 	if got := say(t, s, "c.echo", `{"text":"hi"}`); got != "hi" {
 		t.Errorf("what was refused had an effect: %q", got)
+	}
+}
+
+// Row 35: a configuration that breaks while the host runs is reported with its
+// place, and what it said when it was good goes on.
+func TestReloadOfABrokenFile(t *testing.T) {
+	leavesNothing(t)
+	c := newComputer(t)
+	c.opts.Lazy = false
+	file := c.declare(map[string]config.Server{"mine": scripted(), "off": scripted()})
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(good), "{", `{"disabledServers": ["off"],`, 1)
+	c.write(file, text)
+	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), fmt.Sprintf(`{"mcpServers": {"theirs": %s}}`, config.EncodeServer(scripted())))
+	h := c.open()
+	s := anyone(t, h)
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := say(t, s, "mine.pid", ""), say(t, s, "theirs.pid", "")
+
+	for name, change := range map[string]func(){
+		"half saved": func() { c.write(file, text[:len(text)/2]) },
+		"no object":  func() { c.write(file, "[]") },
+		"a directory": func() {
+			if err := os.Mkdir(file, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		change()
+		if err := h.Reload(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		snap := h.Snapshot()
+		if !slices.ContainsFunc(snap.Problems, func(p config.Problem) bool { return p.File == file && p.Severity != config.SeverityNote }) {
+			t.Errorf("%s: the problem is not reported: %v", name, snap.Problems)
+		}
+		if say(t, s, "mine.pid", "") != mine || say(t, s, "theirs.pid", "") != theirs {
+			t.Errorf("%s: a server was restarted", name)
+		}
+		if st, err := h.Server("off"); err != nil || st.State != config.Disabled {
+			t.Errorf("%s: what was disabled is %s, %v", name, st.State, err)
+		}
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A file that is gone is gone on purpose.
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Server("mine"); kindOf(err) != patchbay.KindNotFound {
+		t.Errorf("got %v", err)
+	}
+	if say(t, s, "theirs.pid", "") != theirs {
+		t.Error("the other file's server was restarted")
 	}
 }
 

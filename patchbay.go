@@ -92,8 +92,9 @@ type Host struct {
 	life context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu       sync.Mutex // guards the fields below, and makes changes one after another
-	snap     Snapshot   // what the files say; connections are added when it is looked at
+	mu       sync.Mutex      // guards the fields below, and makes changes one after another
+	found    discover.Result // what the last snapshot was made of
+	snap     Snapshot        // what the files say; connections are added when it is looked at
 	settings config.Settings
 	rules    []Rule // of the settings
 	applied  map[string]config.Server

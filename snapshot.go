@@ -155,7 +155,7 @@ func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
-	found := discover.Scan(ctx, scan)
+	found := keepGood(discover.Scan(ctx, scan), h.found)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -187,10 +187,38 @@ func (h *Host) reload(ctx context.Context) error {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
 		}
 	}
-	h.snap, h.settings, h.rules = snap, settings.user, settings.rules
+	h.found, h.snap, h.settings, h.rules = found, snap, settings.user, settings.rules
 	h.manager.Apply(h.targets(snap.Servers))
 	h.news.announce()
 	return nil
+}
+
+// keepGood has files that cannot be read now say what they said when they last
+// could: nobody loses a server, or a switch, to a file that is half saved.
+func keepGood(found, last discover.Result) discover.Result {
+	wasGood := map[string]bool{}
+	for _, e := range last.Entries {
+		wasGood[e.Origin.File] = true
+	}
+	entries := []config.Entry{}
+	for _, f := range found.Files {
+		broken := f.Status == discover.Unreadable || f.Status == discover.Invalid
+		source := found.Entries
+		if broken && wasGood[f.Path] {
+			source = last.Entries
+		}
+		for _, e := range source {
+			if e.Origin.File == f.Path {
+				entries = append(entries, e)
+			}
+		}
+		if broken && f.Provider == nativeProvider {
+			found.DisabledServers = append(found.DisabledServers, last.DisabledServers...)
+			found.EnabledServers = append(found.EnabledServers, last.EnabledServers...)
+		}
+	}
+	found.Entries = entries
+	return found
 }
 
 // allowed reports whether the host may use a server at all. The program's own
