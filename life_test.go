@@ -88,6 +88,9 @@ func TestReloadOfABrokenFile(t *testing.T) {
 			}
 		},
 	} {
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
 		change()
 		if err := h.Reload(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -102,11 +105,11 @@ func TestReloadOfABrokenFile(t *testing.T) {
 		if st, err := h.Server("off"); err != nil || st.State != config.Disabled {
 			t.Errorf("%s: what was disabled is %s, %v", name, st.State, err)
 		}
-		if err := os.RemoveAll(file); err != nil {
-			t.Fatal(err)
-		}
 	}
 	// A file that is gone is gone on purpose.
+	if err := os.RemoveAll(file); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -404,3 +404,47 @@ func TestWatch(t *testing.T) {
 	}
 	t.Error("the failure was never seen")
 }
+
+// Settings that cannot be read allow nothing: what they might have denied is
+// asked about. Settings that break while the host runs stay in force.
+func TestDamagedSettings(t *testing.T) {
+	echo := patchbay.Call{Tool: "notes.echo", Arguments: json.RawMessage(`{"text":"x"}`)}
+	for name, damage := range map[string]string{
+		"half":      `{"permissions": {"deny": ["mcp__notes__echo"]}`,
+		"too large": strings.Repeat(" ", config.MaxFileSize+1),
+	} {
+		c := newComputer(t)
+		c.opts.Lazy = false
+		c.opts.InProcess = map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(notes())}
+		file := filepath.Join(c.home, ".config", "patchbay", "settings.json")
+		c.write(file, damage)
+		h := c.open()
+		if err := h.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := anyone(t, h)
+		if _, err := s.Call(t.Context(), echo); kindOf(err) != patchbay.KindDenied || !strings.Contains(asError(t, err).Hint, "settings.json, which is damaged,") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if problems := h.Snapshot().Problems; len(problems) != 1 || problems[0].File != file {
+			t.Errorf("%s: %v", name, problems)
+		}
+		c.write(file, `{"permissions": {"deny": ["mcp__notes__fail"]}}`)
+		if err := h.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Call(t.Context(), echo); err != nil {
+			t.Errorf("%s, mended: %v", name, err)
+		}
+		c.write(file, damage)
+		if err := h.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Call(t.Context(), echo); err != nil {
+			t.Errorf("%s, once more: %v", name, err)
+		}
+		if _, err := s.Call(t.Context(), patchbay.Call{Tool: "notes.fail"}); kindOf(err) != patchbay.KindToolNotFound {
+			t.Errorf("%s, once more: a denied tool gives %v", name, err)
+		}
+	}
+}

@@ -18,10 +18,12 @@ type settings struct {
 	rules    []Rule
 	files    []SourceFile // those that exist
 	problems []config.Problem
+	damaged  bool // a file cannot be read
 }
 
 // readSettings reads the user's settings and the project's, and makes rules of
-// the permissions in both. Damage is reported and leaves the defaults in force.
+// the permissions in both. Damage is reported, and allows nothing: what the file
+// might have denied is asked about.
 func (h *Host) readSettings() settings {
 	var s settings
 	if h.opts.StrictConfig {
@@ -66,6 +68,10 @@ func (s *settings) read(path string, scope config.Scope) config.Settings {
 		rules, bad := permissionRules(read.Permissions, path, scope == config.ScopeUser)
 		file.Problems = append(*f.Problems, bad...)
 		s.rules = append(s.rules, rules...)
+	}
+	if file.Status != discover.Read {
+		s.damaged = true
+		s.rules = append(s.rules, Rule{Effect: Ask, Pattern: "*", Source: path + ", which is damaged,"})
 	}
 	s.files = append(s.files, file)
 	s.problems = append(s.problems, file.Problems...)

@@ -153,6 +153,9 @@ func (h *Host) Reload(ctx context.Context) error {
 
 func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
+	if settings.damaged && h.found.Files != nil { // as for servers, see keepGood
+		settings.user, settings.rules = h.settings, h.rules
+	}
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
 	found := keepGood(discover.Scan(ctx, scan), h.found)
