@@ -16,6 +16,10 @@ const (
 	// pingPatience is how long a server in doubt has to answer a ping.
 	pingPatience = 10 * time.Second
 
+	// profileIdle is IdleStop of the additional connections to a server, where
+	// its target has none.
+	profileIdle = 10 * time.Minute
+
 	// drainPatience is how long the calls of a connection that has been given
 	// up may take to end.
 	drainPatience = 10 * time.Second
@@ -219,6 +223,9 @@ func (s *Server) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limit := s.target.IdleStop
+	if limit <= 0 && s.profile.Key != "" {
+		limit = profileIdle
+	}
 	if limit <= 0 {
 		return 0, false
 	}

@@ -2,7 +2,9 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/url"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -14,6 +16,9 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 	server, err := s.resolve(ctx, t)
 	if err != nil {
 		return err
+	}
+	if u, err := url.Parse(server.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return &failure{kind: KindConfig, permanent: true, err: errors.New("its URL is no absolute http or https URL")} // which may hold a secret
 	}
 	if server.HeadersHelper != "" && !t.AllowCommands {
 		return commandsForbidden("headersHelper")

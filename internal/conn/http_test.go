@@ -319,6 +319,18 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
+// What is no URL is a mistake in the entry, and is not shown: it may be a secret
+// that stands in the wrong place.
+func TestNoURL(t *testing.T) {
+	for _, url := range []string{"s3cret", "ftp://s3cret/x", "http://", "http://s3cret:port/", "//s3cret"} {
+		s := one(t, newManager(t, Options{}), Target{Entry: config.Entry{Server: config.Server{Type: config.HTTP, URL: url}}})
+		e := callError(t, s.Wait(t.Context()))
+		if st := wantState(t, s, config.Failed, "URL"); e.Kind != KindConfig || !st.NextRetry.IsZero() || strings.Contains(e.Error(), "s3cret") {
+			t.Errorf("%q: %v, %+v", url, e, st)
+		}
+	}
+}
+
 // A remote server that goes away fails, and is back for the next call.
 func TestRemoteGoesAway(t *testing.T) {
 	r := newRemote(t)

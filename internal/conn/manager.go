@@ -57,7 +57,8 @@ type Options struct {
 
 // Profile is what a client says it can do. A server that is reached with two
 // profiles is connected twice, each time with a process of its own. The zero
-// Profile is the host's own.
+// Profile is the host's own; with any other a server is connected on the first
+// call, and not for longer than it is used.
 type Profile struct {
 	Key          string          // equal keys share a connection
 	Capabilities json.RawMessage // of the client; nil means none
@@ -189,8 +190,7 @@ func (m *Manager) add(name string, p Profile, t Target) *Server {
 	return s
 }
 
-// Server returns the server of that name, as it is reached with a profile. With
-// any but the zero Profile it is connected on the first call.
+// Server returns the server of that name, as it is reached with a profile.
 func (m *Manager) Server(name string, p Profile) (*Server, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -528,6 +528,11 @@ func TestProfiles(t *testing.T) {
 		if f.started() != 2 || !slices.Equal(asked, []string{"srv/", "srv/rich"}) || len(m.Statuses()) != 1 {
 			t.Errorf("%d starts, handlers of %v", f.started(), asked)
 		}
+		time.Sleep(profileIdle)
+		synctest.Wait()
+		wantState(t, r, config.Pending, "without a call")
+		wantState(t, s, config.Connected, "")
+		mustCall(t, r)
 		m.Release(rich)
 		if e := callError(t, call(t.Context(), r)); e.Kind != KindDenied {
 			t.Errorf("%+v", e)
