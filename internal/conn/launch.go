@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,27 +86,38 @@ var secretName = regexp.MustCompile(`(?i)token|secret|passw|pwd|key|auth|credent
 // ones occur in ordinary text.
 const shortestSecret = 6
 
-func newRedactor(server config.Server) *redactor {
-	var pairs []string
-	hide := func(secret string) {
-		if len(secret) >= shortestSecret {
-			pairs = append(pairs, secret, "[redacted]")
-		}
-	}
-	for name, value := range server.Env {
+// newRedactor returns one for a child: written is its server as the entry has
+// it, resolved as it was started.
+func newRedactor(written, resolved config.Server) *redactor {
+	var secrets []string
+	hide := func(name, text string) {
 		// A path is no secret, and often what a message is about.
-		if text := value.Reveal(); secretName.MatchString(name) || !strings.HasPrefix(text, "/") {
-			hide(text)
+		if len(text) >= shortestSecret && (secretName.MatchString(name) || !filepath.IsAbs(text)) {
+			secrets = append(secrets, text)
 		}
 	}
-	for _, value := range server.Headers {
-		hide(value.Reveal())
-		if _, token, ok := strings.Cut(value.Reveal(), " "); ok {
-			hide(token)
+	for name, value := range resolved.Env {
+		hide(name, value.Reveal())
+	}
+	for i, arg := range resolved.Args {
+		name, value, pair := strings.Cut(arg, "=")
+		fromVariable := i >= len(written.Args) || arg != written.Args[i]
+		if pair && (fromVariable || secretName.MatchString(name)) {
+			hide(name, value)
+		}
+		option := ""
+		if i > 0 && strings.HasPrefix(resolved.Args[i-1], "-") {
+			option = resolved.Args[i-1]
+		}
+		if fromVariable || secretName.MatchString(option) {
+			hide(option, arg)
 		}
 	}
-	if server.Auth != nil {
-		hide(server.Auth.Key.Reveal())
+	// The longest first: another may be a part of it.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range secrets {
+		pairs = append(pairs, s, "[redacted]")
 	}
 	return &redactor{strings.NewReplacer(pairs...)}
 }

@@ -50,7 +50,7 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
 	}
 	s.took(l, StepStarted)
-	l.process = &process{child, newRedactor(server)}
+	l.process = &process{child, newRedactor(t.Entry.Server, server)}
 	s.mu.Lock()
 	s.child = l.process
 	s.mu.Unlock()
