@@ -30,18 +30,21 @@ func (h *Host) launches(entries []config.Entry) map[string]hashedLaunch {
 		projectID = fileIdentity(info)
 	}
 	programs := programDigests{left: maxProgramBytes, known: map[string]string{}}
+	resolved := map[string]string{} // many entries start the same program
 	all := map[string]hashedLaunch{}
 	for _, e := range entries {
 		l := policy.LaunchOf(e)
 		if e.Origin.Project != "" {
 			l.Project, l.ProjectID = h.places.realProject, projectID
 		}
-		// What cannot be found now and can later changes the hash.
-		if path, err := h.resolveCommand(e.Server.Command); err == nil {
-			l.ResolvedCommand = path
-			if e.Origin.Project != "" && discover.Inside(path, h.places.realProject) {
-				l.CommandDigest = programs.digest(path)
-			}
+		path, ok := resolved[e.Server.Command]
+		if !ok {
+			path = h.resolveCommand(e.Server.Command)
+			resolved[e.Server.Command] = path
+		}
+		l.ResolvedCommand = path
+		if path != "" && e.Origin.Project != "" && discover.Inside(path, h.places.realProject) {
+			l.CommandDigest = programs.digest(path)
 		}
 		all[originKey(e)] = hashedLaunch{l, policy.ApprovalHash(l)}
 	}
@@ -54,25 +57,28 @@ func originKey(e config.Entry) string {
 }
 
 // resolveCommand finds the program a command would start, with the PATH of the
-// environment the host was opened with.
-func (h *Host) resolveCommand(command string) (string, error) {
+// environment the host was opened with. It returns nothing if there is none now;
+// when there is one later, the hash changes.
+func (h *Host) resolveCommand(command string) string {
 	switch {
 	case discover.Remote(runtime.GOOS, command):
-		return "", exec.ErrNotFound // to look is to contact it
+		return "" // to look is to contact it
 	case filepath.IsAbs(command):
-		return filepath.EvalSymlinks(command)
+		path, _ := filepath.EvalSymlinks(command)
+		return path
 	case command == "" || strings.ContainsAny(command, "${}") || strings.ContainsRune(command, filepath.Separator):
-		return "", exec.ErrNotFound // discovery made paths absolute, but for placeholders
+		return "" // discovery made paths absolute, but for placeholders
 	}
 	for _, dir := range filepath.SplitList(h.opts.getenv("PATH")) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
-		if path, err := exec.LookPath(filepath.Join(dir, command)); err == nil {
-			return filepath.EvalSymlinks(path)
+		if found, err := exec.LookPath(filepath.Join(dir, command)); err == nil {
+			path, _ := filepath.EvalSymlinks(found)
+			return path
 		}
 	}
-	return "", exec.ErrNotFound
+	return ""
 }
 
 // maxProgramBytes bounds what is read of a project's programs in one go, so that

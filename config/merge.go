@@ -46,7 +46,8 @@ type Merged struct {
 	ShadowedBy *Origin
 	Why        string
 
-	// SameAs names other servers in force that reach the same thing.
+	// SameAs names other servers in force that reach the same thing, the first
+	// few of them.
 	SameAs []string
 }
 
@@ -133,7 +134,10 @@ func markSame(all []Merged) {
 			continue
 		}
 		for _, other := range names[m.Entry.Server.ConnectionKey()] {
-			if other != m.Entry.Name && len(m.SameAs) < maxSameAs {
+			if len(m.SameAs) == maxSameAs {
+				break
+			}
+			if other != m.Entry.Name {
 				m.SameAs = append(m.SameAs, other)
 			}
 		}

@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,5 +87,18 @@ func TestSameConnectionIsReported(t *testing.T) {
 	}
 	if d := cmp.Diff(map[string][]string{"s": {"t"}, "t": {"s"}, "u": nil}, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A file of nothing but copies costs no more than another.
+func TestManyCopies(t *testing.T) {
+	var all []config.Candidate
+	for i := range 50_000 {
+		all = append(all, config.Candidate{State: config.Pending, Entry: config.Entry{Name: fmt.Sprint("s", i), Server: config.Server{Command: "x"}}})
+	}
+	for _, m := range config.Merge(all) {
+		if len(m.SameAs) != 8 || slices.Contains(m.SameAs, m.Entry.Name) {
+			t.Fatalf("%s is the same as %v", m.Entry.Name, m.SameAs)
+		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,6 +137,8 @@ type scan struct {
 	executable  os.FileInfo
 	endpoints   []endpoint
 
+	entriesLeft, bytesLeft int // that may still be read
+
 	seen     []os.FileInfo // files already read, whatever their path
 	docs     []*doc
 	verdicts []verdict
@@ -152,7 +155,7 @@ func newScan(env Env) *scan {
 	if env.Dir == "" {
 		env.Dir = env.Project
 	}
-	s := &scan{env: env, dirs: ancestors(env.Dir, env.Project), realDirs: map[string]string{}}
+	s := &scan{env: env, dirs: ancestors(env.Dir, env.Project), realDirs: map[string]string{}, entriesLeft: maxEntries, bytesLeft: maxBytes}
 	if env.Project != "" {
 		s.realProject = RealPath(env.Project)
 		s.homeInside = env.Home != "" && Inside(RealPath(env.Home), s.realProject)
@@ -186,8 +189,12 @@ func (s *scan) visit(c candidate) {
 	}
 	s.docs = append(s.docs, d)
 	var data []byte
+	if err == nil && c.place.Note == "" && info.Size() > int64(s.bytesLeft) {
+		err = fmt.Errorf("more than %d MiB in all files; the rest is not read", maxBytes>>20)
+	}
 	if err == nil && c.place.Note == "" {
 		data, err = readFile(c.path)
+		s.bytesLeft -= len(data)
 	}
 	switch {
 	case err != nil:

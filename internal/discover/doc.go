@@ -16,8 +16,10 @@ import (
 // Bounds on what one file may hold, far above what anybody writes, so that no
 // file can make a scan long.
 const (
-	maxServers = 2000 // in one map or list
-	maxListed  = 1000 // in a list of names or rules
+	maxServers = 2000     // in one map or list
+	maxListed  = 1000     // in a list of names or rules
+	maxEntries = 5000     // in all files; the user's own come first
+	maxBytes   = 64 << 20 // likewise
 )
 
 // doc is one file on its way to entries.
@@ -122,12 +124,24 @@ func serversAt(decode decoder, path ...string) reader {
 	}
 }
 
+// room returns how many of the servers at a place may be read, and says so if
+// that is not all.
+func (d *doc) room(at config.Node, pointer string, servers int) int {
+	n := min(servers, maxServers, d.scan.entriesLeft)
+	d.scan.entriesLeft -= n
+	switch {
+	case n == servers:
+	case n == maxServers:
+		d.report(config.SeverityError, at, pointer, fmt.Sprintf("more than %d servers; the rest is not read", maxServers), "")
+	default:
+		d.report(config.SeverityError, at, pointer, fmt.Sprintf("more than %d servers in all files; the rest is not read", maxEntries), "")
+	}
+	return n
+}
+
 // addAll reads a map from name to server.
 func (d *doc) addAll(node config.Node, pointer string, decode decoder) {
-	if len(node.Members) > maxServers {
-		d.report(config.SeverityError, node, pointer, fmt.Sprintf("more than %d servers; the rest is not read", maxServers), "")
-		node.Members = node.Members[:maxServers]
-	}
+	node.Members = node.Members[:d.room(node, pointer, len(node.Members))]
 	titles := make([]string, 0, len(node.Members))
 	repeated := map[string]config.Member{}
 	for _, m := range node.Members {
@@ -158,10 +172,7 @@ func (d *doc) addAll(node config.Node, pointer string, decode decoder) {
 
 // addList reads a list of servers that carry their own name.
 func (d *doc) addList(list config.Node, pointer string, decode decoder) {
-	if len(list.Items) > maxServers {
-		d.report(config.SeverityError, list, pointer, fmt.Sprintf("more than %d servers; the rest is not read", maxServers), "")
-		list.Items = list.Items[:maxServers]
-	}
+	list.Items = list.Items[:d.room(list, pointer, len(list.Items))]
 	titles := make([]string, len(list.Items))
 	for i, it := range list.Items {
 		for _, member := range []string{"name", "uses"} { // uses: a reference to something with a name

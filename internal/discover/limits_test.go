@@ -72,6 +72,37 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
+// What a project holds in many files is bounded too, and never at the cost of
+// the user's own.
+func TestManyServersInManyFiles(t *testing.T) {
+	m := newMachine(t)
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, `"s%d": {"command": "x"},`, i)
+	}
+	for i := range 6 {
+		m.write(fmt.Sprintf("project/.amazonq/cli-agents/%d.json", i), `{"mcpServers": {`+b.String()+`}}`)
+	}
+	m.write("home/.config/Code/User/mcp.json", `{"servers": {"mine": {"command": "x"}}}`)
+	r := Scan(t.Context(), m.env)
+	if len(r.Entries) != 5000 || r.Entries[4999].Name != "mine" {
+		t.Errorf("%d entries", len(r.Entries))
+	}
+	if len(r.Problems) != 2 || r.Problems[0].Message != "more than 5000 servers in all files; the rest is not read" {
+		t.Errorf("problems: %v", r.Problems)
+	}
+
+	m = newMachine(t)
+	filler := `{"mcpServers": {"a": {"command": "x"}}, "filler": "` + strings.Repeat("x", 4_000_000) + `"}`
+	for i := range 18 {
+		m.write(fmt.Sprintf("project/.amazonq/cli-agents/%02d.json", i), filler)
+	}
+	r = Scan(t.Context(), m.env)
+	if len(r.Entries) != 16 || len(r.Problems) != 2 || r.Problems[0].Message != "more than 64 MiB in all files; the rest is not read" {
+		t.Errorf("%d entries, %v", len(r.Entries), r.Problems)
+	}
+}
+
 func TestExecutesNamesEachOnce(t *testing.T) {
 	m := newMachine(t)
 	m.write("home/.config/patchbay/mcp.json", `{"mcpServers": {"a": {"url": "https://x.example.test/mcp", "type": "http", "headersHelper": "helper --x",

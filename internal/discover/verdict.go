@@ -87,8 +87,12 @@ func (d *doc) denyNames(names []string, reason string, concerns func(*config.Ent
 	if len(names) == 0 {
 		return
 	}
+	denied := make(map[string]bool, len(names))
+	for _, name := range names {
+		denied[name] = true
+	}
 	d.rule(func(e *config.Entry) string {
-		if concerns != nil && !concerns(e) || !slices.Contains(names, sourceName(e)) {
+		if concerns != nil && !concerns(e) || !denied[sourceName(e)] {
 			return ""
 		}
 		return reason
