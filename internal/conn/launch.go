@@ -106,7 +106,7 @@ func newRedactor(written, resolved config.Server) *redactor {
 			hide(name, value)
 		}
 		option := ""
-		if i > 0 && strings.HasPrefix(resolved.Args[i-1], "-") {
+		if i > 0 && strings.HasPrefix(resolved.Args[i-1], "-") && !strings.Contains(resolved.Args[i-1], "=") {
 			option = resolved.Args[i-1]
 		}
 		if fromVariable || secretName.MatchString(option) {
