@@ -14,17 +14,22 @@ const maxCompared = 1 << 20
 // isMirrored reports whether a result's text already says what its structured
 // content says. Servers that give both are told to give the same, but some wrap
 // what is not an object as {"result": …} and give a list as one text for each
-// item.
+// item, and some give a text as the one member of an object.
 func isMirrored(structured json.RawMessage, texts []string) bool {
 	if says(texts, structured) {
 		return true
 	}
 	o, ok := members(structured)
-	if !ok || len(o) != 1 || o[0].name != "result" {
+	if !ok || len(o) != 1 {
 		return false
 	}
-	if says(texts, o[0].value) {
-		return true
+	if _, isString := parseString(o[0].value); isString || o[0].name == "result" {
+		if says(texts, o[0].value) {
+			return true
+		}
+	}
+	if o[0].name != "result" {
+		return false
 	}
 	items, ok := elements(o[0].value)
 	if !ok || len(items) == 0 || len(items) != len(texts) {

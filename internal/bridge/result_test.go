@@ -37,6 +37,7 @@ func TestFlatten(t *testing.T) {
 		{"structured and mirrored in another kind", `{"content":[{"type":"resource","resource":{"uri":"u","text":"{\"a\":1}"}}],"structuredContent":{"a":1}}`,
 			"[Resource: u]\n{\"a\":1}\n\n```json\n{\"a\":1}\n```"},
 		{"structured as a wrapped text", `{"content":[{"type":"text","text":"hello"}],"structuredContent":{"result":"hello"}}`, "hello"},
+		{"structured as the one member of an object", `{"content":[{"type":"text","text":"hi\n"}],"structuredContent":{"content":"hi\n"}}`, "hi\n"},
 		{"structured as a wrapped number", `{"content":[{"type":"text","text":"2.50"}],"structuredContent":{"result":2.5}}`, "2.50"},
 		{"structured as a wrapped list", `{"content":[{"type":"text","text":"a"},{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"result":["a",{"n":1}]}}`, "a\n\n{\"n\":1}"},
 		{"structured as another wrapped list", `{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"result":["a","c"]}}`,
