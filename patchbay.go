@@ -1,21 +1,28 @@
-// Package patchbay is the host runtime of Patchbay as a library: it finds the
+// Package patchbay is the host runtime of Patchbay as a library. It finds the
 // MCP servers a person has configured in any product on the machine, decides
-// which declaration of each is in force and whether it may be used, and lets a
-// program add, change and approve them.
+// which declaration of each is in force and whether it may be used, connects to
+// those that may, and offers their tools, resources and prompts to sessions,
+// under one naming scheme and under permission rules.
 //
 //	h, err := patchbay.Open(ctx, patchbay.Options{})
 //	if err != nil {
 //		return err
 //	}
 //	defer h.Close()
-//	for _, s := range h.Servers() {
-//		fmt.Println(s.Name, s.State, s.Origin.File)
+//	s, err := h.NewSession(patchbay.SessionOptions{AllowedTools: []string{"mcp__files__read"}})
+//	if err != nil {
+//		return err
 //	}
+//	result, err := s.Call(ctx, patchbay.Call{Tool: "mcp__files__read", Arguments: arguments})
 //
-// A Host is safe for concurrent use. Opening one reads configuration files and
-// nothing else: no command runs and no server is contacted, whatever the files
-// say. Every face of Patchbay, the command line included, is built on this
-// package alone.
+// A Host is one user in one project: configuration, trust, connections. A
+// Session is one agent's view of it. Both are safe for concurrent use. Open
+// does not wait for any server, and one that hangs or dies harms no other.
+// Nothing that comes from a project's files runs, is contacted or gets to see a
+// variable before a person approved it.
+//
+// Every face of Patchbay, the command line included, is built on this package
+// alone.
 package patchbay
 
 import (
