@@ -25,9 +25,9 @@ const (
 	drainPatience = 10 * time.Second
 )
 
-// link is one live connection.
+// link is one connection, or what there is of it if it could not be made.
 type link struct {
-	client  *wire.Client
+	client  *wire.Client // nil until the handshake is done
 	since   time.Time
 	process *process // the child; nil if there is none
 	headers *headers // of HTTP; nil otherwise
@@ -106,7 +106,9 @@ func (l *link) close() {
 	if l.process != nil {
 		wg.Go(l.process.close)
 	}
-	wg.Go(func() { l.client.Close() })
+	if l.client != nil {
+		wg.Go(func() { l.client.Close() })
+	}
 	wg.Wait()
 	if l.closing != nil {
 		l.closing()

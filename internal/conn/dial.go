@@ -25,7 +25,8 @@ const (
 	serverRequestsPerSecond = 50
 )
 
-// dial connects to the target. ctx bounds the dial, not the connection.
+// dial connects to the target. ctx bounds the dial, not the connection. There is
+// a link in any case, which has to be ended.
 func (s *Server) dial(ctx context.Context, t Target) (*link, error) {
 	limit := connectLimit
 	if ms := t.Entry.Server.ConnectTimeout; ms != nil {
@@ -120,11 +121,7 @@ func (s *Server) dialLocal(ctx context.Context, t Target, l *link) error {
 		serving.Wait()
 	}
 	conn := wire.NewStreamConn(ours, ours, &wire.StreamOptions{MaxBatch: maxBatch})
-	err := s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
-	if err != nil {
-		l.closing()
-	}
-	return err
+	return s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
 }
 
 // serveLocal turns a panic of a local server into an error: it is a server like

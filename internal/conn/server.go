@@ -241,9 +241,9 @@ func (s *Server) connectOnce() {
 	s.manager.changed()
 
 	l, err := s.dial(ctx, target)
+	defer s.end(l) // which may take its time, and the state need not wait for it
 	if err == nil {
 		err = s.attend(ctx, epoch, l)
-		defer s.end(l)
 	}
 
 	s.mu.Lock()

@@ -58,10 +58,9 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 	conn := wire.NewStreamConn(child.Stdout, child.Stdin, &wire.StreamOptions{MaxBatch: maxBatch})
 	err = s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
 	if err != nil {
-		err = l.process.explain(err)
-		l.process.close()
+		return l.process.explain(err)
 	}
-	return err
+	return nil
 }
 
 // willNeverStart reports whether a command will not start the next time either,
