@@ -56,6 +56,9 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 	if _, err := checkServer(r.Name, r.Server); err != nil {
 		return Change{}, err
 	}
+	if st, ok := h.nearlyCalled(r.Name); ok {
+		return Change{}, errorf(KindConfigInvalid, "Server %q exists already as %q in %s; names that differ only in case are not told apart by every product", r.Name, st.Name, st.Origin.File)
+	}
 	change := Change{Action: "added", Name: r.Name, Scope: r.Scope, File: path}
 	_, err = atomicfile.Update(ctx, path, opts, func(old []byte) ([]byte, error) {
 		existing, err := serversIn(path, old)
@@ -111,6 +114,22 @@ func takenBy(servers []config.Member, name string) string {
 		return ""
 	}
 	return servers[i].Name
+}
+
+// nearlyCalled finds a server whose name differs from a new one only in case.
+// What a project declares without having been approved keeps no name from
+// anybody, and where the very name exists too there is nothing new.
+func (h *Host) nearlyCalled(name string) (ServerStatus, bool) {
+	if slices.ContainsFunc(h.snap.Servers, func(st ServerStatus) bool { return st.Name == name }) {
+		return ServerStatus{}, false
+	}
+	i := slices.IndexFunc(h.snap.Servers, func(st ServerStatus) bool {
+		return st.InForce && strings.EqualFold(st.Name, name) && (st.Origin.Project == "" || st.approved)
+	})
+	if i < 0 {
+		return ServerStatus{}, false
+	}
+	return h.snap.Servers[i], true
 }
 
 // approvedNote is said of an entry that was written into the project's file.

@@ -215,6 +215,24 @@ func TestProjectCannotShadow(t *testing.T) {
 	}
 }
 
+// Names that differ only in case are one name, whatever files they are in.
+func TestNamesThatDifferInCase(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), projectServer)
+	add := func(name string) error {
+		_, err := c.open().Add(t.Context(), patchbay.AddRequest{Name: name, Scope: config.ScopeUser, Server: []byte(`{"command":"x"}`)})
+		return err
+	}
+	if err := add("TOOL"); err == nil || !strings.Contains(err.Error(), `exists already as "tool"`) {
+		t.Errorf("got %v", err)
+	}
+	// A project cannot keep a name from anybody.
+	c.write(filepath.Join(c.project, ".mcp.json"), strings.Replace(projectServer, "tool", "MINE", 1))
+	if err := errors.Join(add("tool"), add("mine")); err != nil {
+		t.Error(err)
+	}
+}
+
 // What the administrator forbids, no list of the user's brings back.
 func TestForbiddenStaysOff(t *testing.T) {
 	c := newComputer(t)

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net/textproto"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,9 +55,7 @@ Without arguments on a terminal, a few questions are asked instead.`,
 			if err != nil {
 				return err
 			}
-			return a.add(cmd, patchbay.AddRequest{
-				Name: name, Scope: config.Scope(f.scope), Server: config.EncodeServer(server), Replace: f.replace,
-			}, notes)
+			return a.addTyped(cmd.Context(), patchbay.AddRequest{Name: name, Scope: config.Scope(f.scope), Replace: f.replace}, server, notes)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -172,18 +172,36 @@ func pairs(words []string, separators, flag, want string) (map[string]config.Sec
 	return out, nil
 }
 
-// add sends the request and reports what was written where.
-func (a *app) add(cmd *cobra.Command, r patchbay.AddRequest, notes []string) error {
-	return a.withClient(cmd.Context(), func(c *control.Client) error {
-		change, err := c.Add(cmd.Context(), r)
-		if err != nil {
-			return err
-		}
-		return a.print(change, func(p *printer) {
-			for _, n := range notes {
-				p.line("%s", n)
+// addTyped adds a server that somebody typed. A relative path to its program is
+// meant from where they are, which is not where the file will be read from.
+func (a *app) addTyped(ctx context.Context, r patchbay.AddRequest, s config.Server, notes []string) error {
+	return a.withClient(ctx, func(c *control.Client) error {
+		if strings.ContainsRune(s.Command, filepath.Separator) && !filepath.IsAbs(s.Command) && !strings.ContainsAny(s.Command[:1], "~$") {
+			snap, err := c.Snapshot(ctx, false)
+			if err != nil {
+				return err
 			}
-			p.change(change)
-		})
+			s.Command = filepath.Join(snap.Dir, s.Command)
+			rel, err := filepath.Rel(snap.Project, s.Command)
+			if err == nil && filepath.IsLocal(rel) && r.Scope == config.ScopeProject { // others have the project elsewhere
+				s.Command = "./" + filepath.ToSlash(rel)
+			}
+		}
+		r.Server = config.EncodeServer(s)
+		return a.add(ctx, c, r, notes)
+	})
+}
+
+// add sends the request and reports what was written where.
+func (a *app) add(ctx context.Context, c *control.Client, r patchbay.AddRequest, notes []string) error {
+	change, err := c.Add(ctx, r)
+	if err != nil {
+		return err
+	}
+	return a.print(change, func(p *printer) {
+		for _, n := range notes {
+			p.line("%s", n)
+		}
+		p.change(change)
 	})
 }

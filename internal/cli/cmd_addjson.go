@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
 func (a *app) addJSONCommand() *cobra.Command {
@@ -33,7 +34,9 @@ one a server is stdio. - reads the JSON from standard input.`,
 			if err != nil {
 				return &patchbay.Error{Kind: patchbay.KindConfigInvalid, Message: "Invalid server config: " + err.Error()}
 			}
-			return a.add(cmd, patchbay.AddRequest{Name: args[0], Scope: config.Scope(scope), Server: node.JSON(), Replace: replace}, nil)
+			return a.withClient(cmd.Context(), func(c *control.Client) error {
+				return a.add(cmd.Context(), c, patchbay.AddRequest{Name: args[0], Scope: config.Scope(scope), Server: node.JSON(), Replace: replace}, nil)
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
-	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
 // addWizard asks for what `add` would have been told, one line at a time. Each
@@ -43,13 +42,7 @@ func (a *app) addWizard(ctx context.Context) error {
 		}
 		return err
 	}
-	return a.withClient(ctx, func(c *control.Client) error {
-		change, err := c.Add(ctx, patchbay.AddRequest{Name: name, Scope: config.Scope(scope), Server: config.EncodeServer(s)})
-		if err != nil {
-			return err
-		}
-		return a.print(change, func(p *printer) { p.change(change) })
-	})
+	return a.addTyped(ctx, patchbay.AddRequest{Name: name, Scope: config.Scope(scope)}, s, nil)
 }
 
 // wizard asks questions until one fails to be answered at all.
