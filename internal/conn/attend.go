@@ -37,6 +37,8 @@ type link struct {
 	fatal   chan error    // room for one: the connection is of no use any more
 	changes *changes      // of lists, not yet fetched
 
+	catalog sync.WaitGroup // of the goroutine that fetches them
+
 	begun time.Time // when the next step began
 	steps []Step    // taken so far
 
@@ -110,6 +112,7 @@ func (l *link) close() {
 		wg.Go(func() { l.client.Close() })
 	}
 	wg.Wait()
+	l.catalog.Wait()
 	if l.closing != nil {
 		l.closing()
 	}
@@ -167,18 +170,16 @@ func (s *Server) condemn(l *link, f *failure) {
 func (s *Server) attend(ctx context.Context, epoch int, l *link) error {
 	s.mu.Lock()
 	if s.epoch == epoch {
+		s.connects++
 		l.lastUse = time.Now()
-		s.update(func(st *state) { st.link, st.Opening = l, l.client.Opening() })
+		s.update(func(st *state) { st.link, st.Opening, st.Restarts = l, l.client.Opening(), s.connects-1 })
 	}
 	s.mu.Unlock()
 
 	inner, stop := context.WithCancel(ctx)
-	var catalog sync.WaitGroup
-	catalog.Go(func() { s.keepCatalog(inner, epoch, l) })
+	defer stop()
+	l.catalog.Go(func() { s.keepCatalog(inner, epoch, l) })
 	err := s.watch(ctx, epoch, l)
-	stop()
-	catalog.Wait()
-
 	if l.process != nil && errors.Is(err, wire.ErrClosed) {
 		err = l.process.explain(err)
 	}
@@ -268,15 +269,13 @@ func (s *Server) connected(epoch int, l *link, problem string) {
 		return
 	}
 	if s.state.State == config.Connecting {
-		s.connects++
 		l.step(StepListed)
 		l.lastUse = time.Now()
 		s.log.Info("server connected", "version", l.client.Opening().Version, "took", time.Since(s.state.Since))
 	}
 	s.update(func(st *state) {
 		st.State, st.Reason = config.Connected, problem
-		st.Attempt, st.Restarts = 0, s.connects-1
-		st.Opening, st.Steps = l.client.Opening(), l.steps
+		st.Attempt, st.Opening, st.Steps = 0, l.client.Opening(), l.steps
 	})
 	s.shelf.note(s.state.Status)
 }
