@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/secret"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // targets is what the connections should be, given where each server stands.
@@ -212,7 +214,10 @@ func connectError(name string, err error) error {
 		kind = Kind(e.Kind)
 		err = e.Err
 	}
-	if kind == KindServer {
+	switch answer, _ := errors.AsType[*wire.HTTPError](err); {
+	case answer != nil && answer.Status == http.StatusForbidden:
+		kind = KindAuthUnavailable // no challenge to answer, but other credentials may do
+	case kind == KindServer:
 		kind = KindTransport // whatever it answered, there is no connection
 	}
 	switch {

@@ -106,7 +106,8 @@ func (a *app) approveTools(ctx context.Context, c *control.Client, name string, 
 			p.line("The tools of %q are as they were accepted.", name)
 		})
 	}
-	if !a.json && !a.quiet {
+	// Nobody is asked about what was not shown, however quiet the run is to be.
+	if !yes || !a.quiet {
 		// Names and diffs are safe to print: the first are escaped here, the
 		// host escaped the others.
 		for _, ch := range changes {

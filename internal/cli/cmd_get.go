@@ -64,6 +64,9 @@ func connectForGet(ctx context.Context, c *control.Client, name string, limit ti
 	if c.Connect(bound, name) == nil {
 		return "", nil
 	}
+	if err := interrupted(bound); err != nil {
+		return "", err
+	}
 	return c.Logs(ctx, name)
 }
 

@@ -110,7 +110,16 @@ func connectAll(ctx context.Context, c *control.Client) (failures, error) {
 		})
 	}
 	wg.Wait()
-	return failed, nil
+	return failed, interrupted(ctx)
+}
+
+// interrupted tells the end of a context that a person brought about from that
+// of its time, which is no reason not to show what there is.
+func interrupted(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errInterrupted
+	}
+	return nil
 }
 
 // asError returns an error in the form in which it is printed.

@@ -20,7 +20,7 @@ type scriptServer struct {
 	definition string    // file with the description of the tool echo
 	more       int       // further tools
 	bare       bool      // nothing but tools
-	tell       io.Writer // hears of calls of slow
+	tell       io.Writer // hears what flag -tell says
 }
 
 // runScriptServer is the main function of mcptest-server.
@@ -31,9 +31,18 @@ func runScriptServer() {
 	flag.IntVar(&s.more, "tools", 0, "further tools")
 	flag.BoolVar(&s.bare, "bare", false, "offer neither resources nor prompts")
 	flag.StringVar(&broken, "broken", "", "crash, garbage or hang instead of serving")
-	flag.StringVar(&listener, "tell", "", "address to tell when slow begins and is cancelled")
+	flag.StringVar(&listener, "tell", "", "address to tell when slow or hang begins, and when slow is cancelled")
+	linger := flag.Bool("linger", false, "stay when nobody is there to be served any more")
 	flag.Parse()
 	fmt.Fprintln(os.Stderr, "mcptest-server \x1b[31mstarts")
+	if listener != "" {
+		c, err := net.Dial("tcp", listener)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		s.tell = c
+	}
 	switch broken {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "cannot open the vault")
@@ -44,20 +53,13 @@ func runScriptServer() {
 		}
 		fallthrough
 	case "hang":
+		fmt.Fprintln(s.tell, "began")
 		buf := make([]byte, 4096)
 		for {
 			if _, err := os.Stdin.Read(buf); err != nil {
 				os.Exit(0)
 			}
 		}
-	}
-	if listener != "" {
-		c, err := net.Dial("tcp", listener)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-		s.tell = c
 	}
 	capabilities := `{"tools":{},"resources":{},"prompts":{}}`
 	if s.bare {
@@ -74,6 +76,9 @@ func runScriptServer() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if *linger {
+		select {} // a signal ends it
 	}
 }
 
