@@ -133,6 +133,9 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 
 // decide applies all rules to a tool.
 func (s *Session) decide(t Tool) Decision {
+	if t.Server == "" {
+		return Decision{Effect: Allow, Reason: "it is Patchbay's own, and reads what servers offer anyway"}
+	}
 	st, err := s.host.Server(t.Server)
 	if err != nil {
 		return Decision{Effect: Deny, Reason: err.Error()}

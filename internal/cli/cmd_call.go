@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -77,30 +76,17 @@ func (a *app) call(ctx context.Context, c *control.Client, tool string, given to
 	case a.json:
 		err = a.print(r, nil)
 	case r.Model.IsError:
-		fmt.Fprintln(a.env.Stderr, escapeLines(r.Model.Text))
+		fmt.Fprintln(a.env.Stderr, "Error: "+escapeLines(resultText(r.Raw)))
 		if hint := given.suspect(r.Tool); hint != "" {
 			fmt.Fprintln(a.env.Stderr, config.Escape(hint))
 		}
 	default:
-		err = a.print(nil, func(p *printer) { fmt.Fprintln(p, a.foreign(answer(r))) })
+		err = a.print(nil, func(p *printer) { p.text(a.foreign(resultText(r.Raw))) })
 	}
 	if err == nil && r.Model.IsError {
 		err = reported(&patchbay.Error{Kind: patchbay.KindServer, Message: r.Model.Text})
 	}
 	return err
-}
-
-// answer is the text of a result. One that is only data is that data, without
-// what marks it as such for a model.
-func answer(r control.CallResult) string {
-	var raw struct {
-		Content    []json.RawMessage `json:"content"`
-		Structured json.RawMessage   `json:"structuredContent"`
-	}
-	if json.Unmarshal(r.Raw, &raw) == nil && len(raw.Content) == 0 && len(raw.Structured) > 0 {
-		return string(raw.Structured)
-	}
-	return r.Model.Text
 }
 
 // suspect names arguments that were given as text where the tool's schema wants

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,8 +33,8 @@ words are printed first.`,
 					out.Error = asError(failure)
 				}
 				err = a.print(out, func(p *printer) {
-					if text = strings.TrimRight(text, "\n"); text != "" {
-						fmt.Fprintln(p, a.foreign(text))
+					if text != "" {
+						p.text(a.foreign(text))
 					} else if failure == nil {
 						p.line("The server wrote nothing.")
 					}

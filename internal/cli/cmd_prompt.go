@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,7 @@ func (a *app) promptCommand() *cobra.Command {
 							p.line("")
 						}
 						p.line("%s:", m.role)
-						fmt.Fprintln(p, a.foreign(m.text))
+						p.text(a.foreign(m.text))
 					}
 				})
 			})
@@ -52,37 +51,18 @@ func (a *app) promptCommand() *cobra.Command {
 // message is one message of a prompt as people read it.
 type message struct{ role, text string }
 
-// promptMessages reads the result of prompts/get. What is not text is named.
+// promptMessages reads the result of prompts/get.
 func promptMessages(result json.RawMessage) []message {
 	var prompt struct {
 		Messages []struct {
-			Role    string `json:"role"`
-			Content struct {
-				Type     string `json:"type"`
-				Text     string `json:"text"`
-				MIMEType string `json:"mimeType"`
-				URI      string `json:"uri"`
-				Resource struct {
-					URI  string `json:"uri"`
-					Text string `json:"text"`
-				} `json:"resource"`
-			} `json:"content"`
+			Role    string  `json:"role"`
+			Content content `json:"content"`
 		} `json:"messages"`
 	}
 	_ = json.Unmarshal(result, &prompt) // what cannot be understood is not shown
 	var messages []message
 	for _, m := range prompt.Messages {
-		text := m.Content.Text
-		switch c := m.Content; c.Type {
-		case "text":
-		case "resource":
-			text = fmt.Sprintf("[resource %s]\n%s", c.Resource.URI, c.Resource.Text)
-		case "resource_link":
-			text = fmt.Sprintf("[resource %s]", c.URI)
-		default:
-			text = fmt.Sprintf("[%s %s]", c.Type, c.MIMEType)
-		}
-		messages = append(messages, message{m.Role, text})
+		messages = append(messages, message{m.Role, m.Content.text()})
 	}
 	return messages
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ is saved to a file, and the path of that is printed.`,
 							p.line("%s (%s) is in %s", r.URI, orDash(r.MIMEType), r.BlobSavedTo)
 							continue
 						}
-						fmt.Fprintln(p, a.foreign(r.Text))
+						p.text(a.foreign(r.Text))
 					}
 				})
 			})

@@ -202,6 +202,14 @@ func note(s string) string {
 	return ": " + s
 }
 
+// text writes a text that is safe as it is, and sees to it that it ends a line.
+func (p *printer) text(s string) {
+	p.WriteString(s)
+	if !strings.HasSuffix(s, "\n") {
+		p.WriteByte('\n')
+	}
+}
+
 // block writes a text of several lines, each escaped and indented.
 func (p *printer) block(indent, text string) {
 	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
