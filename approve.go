@@ -26,8 +26,8 @@ type ApprovalRequest struct {
 // Approval returns what approving a server would mean. A server that comes from
 // the user's own files needs no approval: that is an error here.
 func (h *Host) Approval(name string) (ApprovalRequest, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	st, err := h.awaiting(name)
 	if err != nil {
 		return ApprovalRequest{}, err
@@ -75,8 +75,8 @@ func (h *Host) Reject(ctx context.Context, name, hash string) (Change, error) {
 }
 
 func (h *Host) decide(ctx context.Context, name, hash string, decision policy.Decision) (Change, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	if err := h.reload(ctx); err != nil { // what was shown may have changed since
 		return Change{}, err
 	}
@@ -124,8 +124,8 @@ type ForgottenChoices struct {
 
 // ResetProjectChoices forgets every approval and rejection of this project.
 func (h *Host) ResetProjectChoices(ctx context.Context) (ForgottenChoices, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	var r ForgottenChoices
 	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
 		r.Forgotten = a.Forget(h.places.realProject)

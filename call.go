@@ -88,6 +88,11 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	}
 	params := wire.AppendString([]byte(`{"name":`), t.Tool)
 	params = append(append(append(params, `,"arguments":`...), c.Arguments...), '}')
+	if report := c.Progress; report != nil {
+		c.Progress = func(params json.RawMessage) {
+			_ = s.host.protect("Call.Progress", func() error { report(params); return nil })
+		}
+	}
 	raw, err := s.callTool(ctx, t, params, c.Progress)
 	if err != nil {
 		return nil, err
@@ -109,7 +114,7 @@ func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, 
 	hooks := s.host.opts.Hooks
 	hc := &HookCall{Session: s.opts.Name, Server: t.Server, Tool: t.Tool, Arguments: arguments}
 	if hooks != nil && hooks.BeforeCall != nil {
-		if err := hooks.BeforeCall(ctx, hc); err != nil {
+		if err := s.host.protect("Hooks.BeforeCall", func() error { return hooks.BeforeCall(ctx, hc) }); err != nil {
 			return nil, errorf(KindDenied, "%s was refused: %v", t.Name, err)
 		}
 		if string(hc.Arguments) != string(arguments) {
@@ -123,7 +128,14 @@ func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, 
 	if err != nil || hooks == nil || hooks.AfterCall == nil {
 		return raw, err
 	}
-	r, err := hooks.AfterCall(ctx, hc, &Result{Tool: t, Raw: raw, spill: s.host.spill})
+	r := &Result{Tool: t, Raw: raw, spill: s.host.spill}
+	err = s.host.protect("Hooks.AfterCall", func() (err error) {
+		r, err = hooks.AfterCall(ctx, hc, r)
+		if err == nil && r == nil {
+			err = errors.New("the hook returned nothing")
+		}
+		return err
+	})
 	if err != nil {
 		return nil, errorf(KindDenied, "The result of %s was refused: %v", t.Name, err)
 	}
@@ -169,20 +181,49 @@ func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	s.count(server, +1)
-	defer s.count(server, -1)
+	defer s.takeOff(server)()
 	c.Tag = s
 	raw, err := sv.Call(ctx, c)
 	return raw, callError(server, err)
 }
 
-// count keeps how many calls are in flight, by server.
-func (s *Session) count(server string, n int) {
+// flight is the calls of a session that are under way to one server.
+type flight struct {
+	calls int
+	life  context.Context // ends when there is none left
+	end   context.CancelFunc
+}
+
+// takeOff counts a call among those under way, until land is called.
+func (s *Session) takeOff(server string) (land func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls[server] += n; s.calls[server] == 0 {
-		delete(s.calls, server)
+	f := s.calls[server]
+	if f == nil {
+		f = &flight{}
+		f.life, f.end = context.WithCancel(s.life)
+		s.calls[server] = f
 	}
+	f.calls++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if f.calls--; f.calls == 0 {
+			f.end()
+			delete(s.calls, server)
+		}
+	}
+}
+
+// inFlight returns a context that ends with the session's last call to a
+// server, nil if there is none.
+func (s *Session) inFlight(server string) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.calls[server]; f != nil {
+		return f.life
+	}
+	return nil
 }
 
 // callError is the error a caller sees: a server's own as it is, ours in one

@@ -37,6 +37,9 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 			t.IdleStop = time.Duration(*st.Server.IdleStop) * time.Millisecond
 		}
 		if local, ok := h.opts.InProcess[st.Name]; ok && st.Origin.Provider == inProcessProvider {
+			if sdk, ok := local.(*sdkServer); ok {
+				sdk.log.Store(h.opts.Logger)
+			}
 			t.Local = local.Serve
 		}
 		if t.State == config.Pending {
@@ -94,8 +97,8 @@ func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) erro
 		invalid := &config.InvalidError{Problems: bad}
 		return &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	h.applied = maps.Clone(servers)
 	return h.reload(ctx)
 }

@@ -32,8 +32,8 @@ type ImportRequest struct {
 // Import copies the servers of a product. What is already there is left alone,
 // and what cannot be used is reported, not copied.
 func (h *Host) Import(ctx context.Context, r ImportRequest) ([]Change, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	if r.Scope == "" {
 		r.Scope = config.ScopeUser
 	}

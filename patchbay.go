@@ -99,15 +99,21 @@ type Host struct {
 	life context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu       sync.Mutex      // guards the fields below, and makes changes one after another
+	// changing makes changes one after another. They may wait for files, and
+	// nobody waits for them but other changes.
+	changing sync.Mutex
 	found    discover.Result // what the last snapshot was made of
-	snap     Snapshot        // what the files say; connections are added when it is looked at
-	settings config.Settings
-	rules    []Rule // of the settings
 	applied  map[string]config.Server
 
-	sessionsMu sync.Mutex // guards sessions
+	mu       sync.Mutex // guards the fields below, which are written with changing held too
+	snap     Snapshot   // what the files say; connections are added when it is looked at
+	settings config.Settings
+	rules    []Rule // of the settings
+
+	sessionsMu sync.Mutex // guards sessions and closed
 	sessions   map[*Session]bool
+	closed     bool
+	followers  sync.WaitGroup // one for each session that is told of changes
 
 	pinsMu    sync.Mutex // guards the pins
 	pins      policy.Pins
@@ -160,31 +166,19 @@ func (h *Host) start(ctx context.Context) error {
 	h.manager = conn.NewManager(conn.Options{
 		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: h.guard,
 		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.opts.UI),
-		Changed: h.changed, Handler: h.serverSide,
+		Changed: h.news.announce, Handler: h.serverSide,
 	})
 	return h.Reload(ctx)
-}
-
-// changed is told of every change of a connection.
-func (h *Host) changed() {
-	h.news.announce()
-	h.sessionsMu.Lock()
-	var listeners []func()
-	for s := range h.sessions {
-		if c := s.opts.Client; c != nil && c.Changed != nil {
-			listeners = append(listeners, c.Changed)
-		}
-	}
-	h.sessionsMu.Unlock()
-	for _, tell := range listeners {
-		tell()
-	}
 }
 
 // Close ends every connection, stops every process of a server and waits for
 // them. It may be called twice.
 func (h *Host) Close() error {
+	h.sessionsMu.Lock()
+	h.closed = true
+	h.sessionsMu.Unlock()
 	h.stop()
+	h.followers.Wait()
 	var err error
 	if h.manager != nil {
 		err = h.manager.Close()

@@ -3,6 +3,8 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -33,7 +35,7 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	}
 	switch r.Method {
 	case "elicitation/create":
-		return x.elicit(ctx, client, r.Params)
+		return x.elicit(ctx, s, r.Params)
 	case "sampling/createMessage":
 		if client != nil && client.Sample != nil {
 			return client.Sample(ctx, x.server, r.Params)
@@ -46,20 +48,46 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	return nil, &wire.Error{Code: wire.CodeMethodNotFound, Message: r.Method + " is not supported here"}
 }
 
-func (x serverSide) elicit(ctx context.Context, client *Client, params json.RawMessage) (json.RawMessage, error) {
-	if client != nil && client.Elicit != nil {
-		return client.Elicit(ctx, x.server, params)
+// elicitPatience is how long a person has to answer.
+const elicitPatience = 10 * time.Minute
+
+// elicit asks the person. The question ends with the calls it may belong to: not
+// every server takes it back. An answer that does not come, in time or at all, is
+// a cancellation: the server must not wait for ever.
+func (x serverSide) elicit(ctx context.Context, s *Session, params json.RawMessage) (json.RawMessage, error) {
+	ctx, stop := context.WithTimeout(ctx, elicitPatience)
+	defer stop()
+	var client *Client
+	if s != nil {
+		client = s.opts.Client
+		if calls := s.inFlight(x.server); calls != nil {
+			defer context.AfterFunc(calls, stop)()
+		}
 	}
-	ui := x.host.opts.UI
-	if ui == nil || ui.Elicit == nil {
-		return cancelled, nil
+	answer := cancelled
+	err := x.host.protect("Elicit", func() (err error) {
+		if client != nil && client.Elicit != nil {
+			answer, err = client.Elicit(ctx, x.server, params)
+			return err
+		}
+		ui := x.host.opts.UI
+		if ui == nil || ui.Elicit == nil {
+			return nil
+		}
+		result, err := ui.Elicit(ctx, ElicitRequest{Server: x.server, Params: params})
+		if err == nil {
+			answer, err = json.Marshal(result)
+		}
+		return err
+	})
+	if refusal, ok := errors.AsType[*RPCError](err); ok {
+		return nil, refusal // which the client means for the server
 	}
-	answer, err := ui.Elicit(ctx, ElicitRequest{Server: x.server, Params: params})
 	if err != nil {
 		x.host.opts.Logger.Warn("elicitation", "server", x.server, "error", err)
 		return cancelled, nil
 	}
-	return json.Marshal(answer)
+	return answer, nil
 }
 
 // asker finds the session that a request of the server belongs to.
@@ -69,9 +97,7 @@ func (x serverSide) asker(tag any) *Session {
 	}
 	var only *Session
 	for _, s := range x.sessions() {
-		s.mu.Lock()
-		busy := s.calls[x.server] > 0
-		s.mu.Unlock()
+		busy := s.inFlight(x.server) != nil
 		if busy && only != nil {
 			return nil
 		}

@@ -52,16 +52,19 @@ type Session struct {
 	rules   []Rule // of the session alone; those of the settings are the host's
 	profile conn.Profile
 
+	life context.Context // ends with Close
+	stop context.CancelFunc
+
 	mu      sync.Mutex
-	tools   *toolSet       // as of the host's change number toolsAt
-	toolsAt uint64         //
-	calls   map[string]int // in flight, by server
+	tools   *toolSet           // as of the host's change number toolsAt
+	toolsAt uint64             //
+	calls   map[string]*flight // by server
 }
 
 // NewSession opens a session. Rules that cannot be understood deny what they
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
-	s := &Session{host: h, opts: o, rules: slices.Clone(o.Rules), profile: o.Client.profile(h.opts.UI), calls: map[string]int{}}
+	s := &Session{host: h, opts: o, rules: slices.Clone(o.Rules), profile: o.Client.profile(h.opts.UI), calls: map[string]*flight{}}
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
@@ -85,15 +88,49 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 	}
 	h.sessionsMu.Lock()
 	defer h.sessionsMu.Unlock()
+	if h.closed {
+		return nil, errorf(KindDenied, "The host is closed.")
+	}
 	h.sessions[s] = true
+	s.life, s.stop = context.WithCancel(h.life)
+	if o.Client != nil && o.Client.Changed != nil {
+		h.followers.Go(s.follow)
+	}
 	return s, nil
 }
 
-// Close ends the session. Calls in flight go on; the host's connections stay.
+// Close ends the session and the connections that were made for no other. Calls
+// over the host's own connections go on.
 func (s *Session) Close() {
-	s.host.sessionsMu.Lock()
-	defer s.host.sessionsMu.Unlock()
-	delete(s.host.sessions, s)
+	s.stop()
+	h := s.host
+	h.sessionsMu.Lock()
+	delete(h.sessions, s)
+	shared := false
+	for other := range h.sessions {
+		shared = shared || other.profile.Key == s.profile.Key
+	}
+	h.sessionsMu.Unlock()
+	if !shared {
+		h.manager.Release(s.profile)
+	}
+}
+
+// follow tells the session's user of changes, of many at a time as of one.
+func (s *Session) follow() {
+	_, next := s.host.news.latest()
+	for {
+		select {
+		case <-next:
+		case <-s.life.Done():
+			return
+		}
+		_, next = s.host.news.latest() // before telling, so that none is missed
+		_ = s.host.protect("Client.Changed", func() error {
+			s.opts.Client.Changed()
+			return nil
+		})
+	}
 }
 
 // capabilities returns what a client declares to servers: what it has a
@@ -198,7 +235,11 @@ func (s *Session) permit(ctx context.Context, t Tool, arguments json.RawMessage)
 	if ui == nil || ui.Confirm == nil {
 		return errorf(KindDenied, "MCPTool requires permission.").hint("%s: %s", t.Name, d.Reason)
 	}
-	ok, err := ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
+	var ok bool
+	err := s.host.protect("UI.Confirm", func() (err error) {
+		ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -146,8 +146,8 @@ func (s Snapshot) find(name string) (ServerStatus, error) {
 // be read now, FailOnInvalid makes that an error; otherwise it is reported in
 // the snapshot.
 func (h *Host) Reload(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	return h.reload(ctx)
 }
 
@@ -190,7 +190,10 @@ func (h *Host) reload(ctx context.Context) error {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
 		}
 	}
-	h.found, h.snap, h.settings, h.rules = found, snap, settings.user, settings.rules
+	h.found = found
+	h.mu.Lock()
+	h.snap, h.settings, h.rules = snap, settings.user, settings.rules
+	h.mu.Unlock()
 	h.manager.Apply(h.targets(snap.Servers))
 	h.news.announce()
 	return nil

@@ -3,7 +3,21 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"runtime/debug"
 )
+
+// protect calls a function of the embedding program. If it panics, that is an
+// error of what was being done, and the stack is for the log.
+func (h *Host) protect(what string, call func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			h.opts.Logger.Error("panic", "in", what, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s panicked", what)
+		}
+	}()
+	return call()
+}
 
 // UI is how a host reaches a person. Each function may be nil: then the host
 // cannot do that, and what needs it is answered with cancel or denied.
@@ -46,7 +60,7 @@ type Client struct {
 
 	Progress        func(server string, params json.RawMessage)
 	Log             func(server string, params json.RawMessage)
-	Changed         func() // the tools, resources or prompts of the session changed
+	Changed         func() // the tools, resources or prompts of the session may have changed; must not close the host
 	ResourceUpdated func(server, uri string)
 }
 
