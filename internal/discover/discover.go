@@ -102,8 +102,9 @@ func LocalFile(stateDir, project string) string {
 
 // Scan reads every place where servers may be configured. It ends early, with a
 // problem that says so, when ctx does.
-func Scan(ctx context.Context, env Env) Result {
-	s := newScan(env)
+func Scan(ctx context.Context, env Env) Result { return newScan(env).run(ctx) }
+
+func (s *scan) run(ctx context.Context) Result {
 	found := s.candidates()
 	// A file may be reachable from several places, a project's among them when
 	// somebody works in their home directory. The user's own place claims it.

@@ -76,30 +76,31 @@ func TestManyFiles(t *testing.T) {
 // the user's own.
 func TestManyServersInManyFiles(t *testing.T) {
 	m := newMachine(t)
-	var b strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&b, `"s%d": {"command": "x"},`, i)
-	}
 	for i := range 6 {
-		m.write(fmt.Sprintf("project/.amazonq/cli-agents/%d.json", i), `{"mcpServers": {`+b.String()+`}}`)
+		m.write(fmt.Sprintf("project/.amazonq/cli-agents/%d.json", i), `{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}}`)
 	}
-	m.write("home/.config/Code/User/mcp.json", `{"servers": {"mine": {"command": "x"}}}`)
-	r := Scan(t.Context(), m.env)
-	if len(r.Entries) != 5000 || r.Entries[4999].Name != "mine" {
-		t.Errorf("%d entries", len(r.Entries))
-	}
-	if len(r.Problems) != 2 || r.Problems[0].Message != "more than 5000 servers in all files; the rest is not read" {
-		t.Errorf("problems: %v", r.Problems)
-	}
-
-	m = newMachine(t)
-	filler := `{"mcpServers": {"a": {"command": "x"}}, "filler": "` + strings.Repeat("x", 4_000_000) + `"}`
-	for i := range 18 {
-		m.write(fmt.Sprintf("project/.amazonq/cli-agents/%02d.json", i), filler)
-	}
-	r = Scan(t.Context(), m.env)
-	if len(r.Entries) != 16 || len(r.Problems) != 2 || r.Problems[0].Message != "more than 64 MiB in all files; the rest is not read" {
-		t.Errorf("%d entries, %v", len(r.Entries), r.Problems)
+	m.write("home/.config/Code/User/mcp.json", `{"servers": {"mine": {"command": "x"}}}`) // last in the table
+	for _, tt := range []struct {
+		entries, bytes, want int
+		problem              string
+	}{
+		{maxEntries, maxBytes, 13, ""},
+		{10, maxBytes, 10, "more than 5000 servers in all files; the rest is not read"},
+		{maxEntries, 200, 5, "more than 64 MiB in all files; the rest is not read"},
+	} {
+		s := newScan(m.env)
+		s.entriesLeft, s.bytesLeft = tt.entries, tt.bytes
+		r := s.run(t.Context())
+		if len(r.Entries) != tt.want || r.Entries[tt.want-1].Name != "mine" {
+			t.Errorf("%d entries: %v", len(r.Entries), names(r))
+		}
+		problem := ""
+		if len(r.Problems) > 0 {
+			problem = r.Problems[0].Message
+		}
+		if problem != tt.problem {
+			t.Errorf("problems: %v", r.Problems)
+		}
 	}
 }
 
