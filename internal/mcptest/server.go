@@ -26,6 +26,7 @@ type script struct {
 	tools    string
 	describe string
 	stay     bool
+	journal  string
 }
 
 func parseScript(args []string, errors io.Writer) (script, error) {
@@ -40,6 +41,7 @@ func parseScript(args []string, errors io.Writer) (script, error) {
 	flags.StringVar(&s.start, "start", "serve", "what comes after the gate: serve, hang (never answer), exit (with status 3) or noise (what is no message, for ever)")
 	flags.StringVar(&s.tools, "tools", "fixed", "what tools/list gives: fixed, many (too many), endless (pages), loop (the same page), huge (a definition) or none (an error)")
 	flags.BoolVar(&s.stay, "stay", false, "stay when the input ends")
+	flags.StringVar(&s.journal, "journal", "", "file to which the tool note appends")
 	flags.StringVar(&s.describe, "describe", "", "file that holds the description of every tool")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -224,6 +226,7 @@ var tools = []struct{ name, does string }{
 	{"ask", "asks the client count questions, one after the other, and answers with what it did"},
 	{"changed", "says count times that its tools have changed, then answers"},
 	{"lists", "answers with how often its tools have been listed"},
+	{"note", "appends text to the journal as a line, then answers with it"},
 	{"fork", "starts a process that outlives it and holds its output, with a lifeline of the name text"},
 }
 
@@ -326,6 +329,12 @@ func (s *server) call(m wire.Message) {
 		s.text(m.ID, "changed")
 	case "lists":
 		s.text(m.ID, strconv.Itoa(s.lists))
+	case "note":
+		if err := s.note(args.Text); err != nil {
+			s.send(wire.Message{ID: m.ID, Error: wire.Errorf(wire.CodeInternal, "%v", err)})
+			return
+		}
+		s.text(m.ID, args.Text)
 	case "fork":
 		s.fork(m.ID, args.Text)
 	default:
@@ -382,6 +391,16 @@ func (s *server) answered(m wire.Message) {
 	}
 	a.answers = append(a.answers, action)
 	s.question(a)
+}
+
+// note writes a line that is in the file whatever happens to this process next.
+func (s *server) note(text string) error {
+	f, err := os.OpenFile(s.journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // fork starts another scripted server that inherits the output, never ends by
