@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 
@@ -72,6 +73,11 @@ func (h *Host) ToolChanges(ctx context.Context, name string) ([]ToolChange, erro
 	}
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
+	return h.toolChanges(st, catalog), nil
+}
+
+// toolChanges is ToolChanges for a catalog; pinsMu is held.
+func (h *Host) toolChanges(st ServerStatus, catalog *conn.Catalog) []ToolChange {
 	changes := []ToolChange{}
 	changed := h.pins.Check(st.hash, catalog.Tools).Changed
 	for _, def := range catalog.Tools {
@@ -79,31 +85,36 @@ func (h *Host) ToolChanges(ctx context.Context, name string) ([]ToolChange, erro
 			changes = append(changes, ToolChange{Tool: tool, Digest: policy.Digest(def), Diff: h.pins.Diff(st.hash, def)})
 		}
 	}
-	return changes, nil
+	return changes
 }
 
 // AcceptTools accepts the changes of a server's tools that were shown. If any
 // tool changed otherwise meanwhile, nothing is accepted.
-func (h *Host) AcceptTools(ctx context.Context, name string, shown []ToolChange) error {
+func (h *Host) AcceptTools(ctx context.Context, name string, shown []ToolChange) (Change, error) {
 	st, catalog, err := h.pinnedServer(ctx, name)
 	if err != nil {
-		return err
+		return Change{}, err
 	}
-	now, err := h.ToolChanges(ctx, name)
-	if err != nil {
-		return err
+	if err := h.acceptTools(ctx, st, catalog, shown); err != nil {
+		return Change{}, err
 	}
-	same := slices.EqualFunc(now, shown, func(a, b ToolChange) bool { return a.Tool == b.Tool && a.Digest == b.Digest })
+	h.news.announce()
+	return Change{
+		Action: "accepted", Name: st.Name, Scope: st.Origin.Scope, File: h.places.pinsFile(),
+		Note: fmt.Sprintf("%d changed tool(s)", len(shown)),
+	}, nil
+}
+
+func (h *Host) acceptTools(ctx context.Context, st ServerStatus, catalog *conn.Catalog, shown []ToolChange) error {
+	h.pinsMu.Lock()
+	defer h.pinsMu.Unlock()
+	same := slices.EqualFunc(h.toolChanges(st, catalog), shown, func(a, b ToolChange) bool { return a.Tool == b.Tool && a.Digest == b.Digest })
 	if !same {
 		return errorf(KindDenied, "The tools of %q changed since they were shown; nothing was accepted.", st.Name).
 			hint("Run patchbay approve --tools %s again.", st.Name)
 	}
-	h.pinsMu.Lock()
-	err = h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, catalog.Tools, h.opts.Now().UTC()) })
 	delete(h.pinChecks, st.hash)
-	h.pinsMu.Unlock()
-	h.news.announce()
-	return err
+	return h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, catalog.Tools, h.opts.Now().UTC()) })
 }
 
 func (h *Host) pinnedServer(ctx context.Context, name string) (ServerStatus, *conn.Catalog, error) {

@@ -167,10 +167,10 @@ func TestChangedToolIsHeldBack(t *testing.T) {
 	if err != nil || len(changes) != 1 || !strings.Contains(changes[0].Diff, "evil.example.test") {
 		t.Fatalf("%+v, %v", changes, err)
 	}
-	if err := h.AcceptTools(t.Context(), "s", nil); kindOf(err) != patchbay.KindDenied {
+	if _, err := h.AcceptTools(t.Context(), "s", nil); kindOf(err) != patchbay.KindDenied {
 		t.Errorf("accepted what was not shown: %v", err)
 	}
-	if err := h.AcceptTools(t.Context(), "s", changes); err != nil {
+	if _, err := h.AcceptTools(t.Context(), "s", changes); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := call(true); err != nil {

@@ -33,12 +33,9 @@ then a changed tool cannot be called.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tools {
 				return a.withServers(cmd.Context(), func(c *control.Client) error {
-					for _, name := range args {
-						if err := a.approveTools(cmd.Context(), c, name, yes, limit); err != nil {
-							return err
-						}
-					}
-					return nil
+					return a.changeEach(args, func(name string) (patchbay.Change, error) {
+						return a.approveTools(cmd.Context(), c, name, yes, limit)
+					})
 				})
 			}
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
@@ -87,55 +84,45 @@ func (a *app) approve(ctx context.Context, c *control.Client, name string, yes b
 	return c.Approve(ctx, name, req.Hash)
 }
 
-// toolDecision is what approve --tools prints as JSON.
-type toolDecision struct {
-	Name     string                `json:"name"`
-	Decision string                `json:"decision"` // accepted, unchanged
-	Changes  []patchbay.ToolChange `json:"changes"`
-}
-
-func (a *app) approveTools(ctx context.Context, c *control.Client, name string, yes bool, limit time.Duration) error {
+// approveTools shows how the tools of one server changed and, if that is wanted,
+// accepts them.
+func (a *app) approveTools(ctx context.Context, c *control.Client, name string, yes bool, limit time.Duration) (patchbay.Change, error) {
 	bound, stop := within(ctx, limit)
 	defer stop()
 	changes, err := c.ToolChanges(bound, name)
 	if err != nil {
-		return err
+		return patchbay.Change{}, err
+	}
+	s, err := c.Server(ctx, name, false)
+	if err != nil {
+		return patchbay.Change{}, err
 	}
 	if len(changes) == 0 {
-		return a.print(toolDecision{name, "unchanged", changes}, func(p *printer) {
-			p.line("The tools of %q are as they were accepted.", name)
-		})
+		return patchbay.Change{Action: "unchanged", Name: s.Name, Scope: s.Origin.Scope, Note: "its tools are as they were accepted"}, nil
 	}
-	// Nobody is asked about what was not shown, however quiet the run is to be.
-	if !yes || !a.quiet {
-		// Names and diffs are safe to print: the first are escaped here, the
-		// host escaped the others.
+	if !yes || !a.quiet { // as in approve
 		for _, ch := range changes {
+			// The host made the diff safe to print.
 			fmt.Fprintf(a.env.Stderr, "%s changed:\n%s\n", config.Escape(ch.Tool), ch.Diff)
 		}
 	}
 	if !yes {
 		if !a.env.Interactive {
-			return &patchbay.Error{
-				Kind: patchbay.KindDenied, Message: fmt.Sprintf("%s of %q changed, and there is no terminal to ask on.", count(len(changes), "tool", "tools"), name),
-				Hint: "Review what changed, then run `patchbay approve --tools " + name + " --yes`.",
+			return patchbay.Change{}, &patchbay.Error{
+				Kind: patchbay.KindDenied, Message: fmt.Sprintf("%s of %q changed, and there is no terminal to ask on.", count(len(changes), "tool", "tools"), s.Name),
+				Hint: "After reading what is shown above, run `patchbay approve --tools " + s.Name + " --yes`.",
 			}
 		}
-		ok, err := a.confirm(ctx, fmt.Sprintf("Accept the tools of %q as they are now?", config.Escape(name)))
+		ok, err := a.confirm(ctx, fmt.Sprintf("Accept the tools of %q as they are now?", config.Escape(s.Name)))
 		if err != nil {
-			return err
+			return patchbay.Change{}, err
 		}
 		if !ok {
-			return &patchbay.Error{Kind: patchbay.KindDenied, Message: "Not accepted."}
+			return patchbay.Change{}, &patchbay.Error{Kind: patchbay.KindDenied, Message: "Not accepted."}
 		}
 	}
 	// The person may have taken a while to read.
 	bound, stop = within(ctx, limit)
 	defer stop()
-	if err := c.AcceptTools(bound, name, changes); err != nil {
-		return err
-	}
-	return a.print(toolDecision{name, "accepted", changes}, func(p *printer) {
-		p.line("Accepted %s of %q.", count(len(changes), "changed tool", "changed tools"), name)
-	})
+	return c.AcceptTools(bound, s.Name, changes)
 }

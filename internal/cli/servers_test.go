@@ -195,7 +195,7 @@ func TestApproveToolsPrompt(t *testing.T) {
 	}
 	c := converse("approve", "--tools", "s")
 	c.answer("[y/N] ", "y")
-	if out, code := c.end(); code != 0 || !strings.Contains(out, `Accepted 1 changed tool of "s".`) {
+	if out, code := c.end(); code != 0 || !strings.Contains(out, `Accepted "s" (user scope): 1 changed tool(s)`) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if out, code := converse("call", "s.echo", "text=three").end(); code != 0 || !strings.Contains(out, "three") {

@@ -329,8 +329,8 @@ func toolChanges(h *patchbay.Host, r *http.Request) (any, error) {
 }
 
 // AcceptTools accepts the changes of a server's tools that were shown.
-func (c *Client) AcceptTools(ctx context.Context, name string, shown []patchbay.ToolChange) error {
-	return c.call(ctx, "POST", serverPath("/tools/accept", name), shown, &none{})
+func (c *Client) AcceptTools(ctx context.Context, name string, shown []patchbay.ToolChange) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath("/tools/accept", name), shown, &ch)
 }
 
 func acceptTools(h *patchbay.Host, r *http.Request) (any, error) {
@@ -338,5 +338,5 @@ func acceptTools(h *patchbay.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return none{}, h.AcceptTools(r.Context(), nameOf(r), shown)
+	return h.AcceptTools(r.Context(), nameOf(r), shown)
 }

@@ -167,7 +167,11 @@ func TestEveryMethod(t *testing.T) {
 	if len(changed) != 0 {
 		t.Errorf("ToolChanges: %+v", changed)
 	}
-	step("AcceptTools", c.AcceptTools(ctx, "notes", changed))
+	ch, err = c.AcceptTools(ctx, "notes", changed)
+	step("AcceptTools", err)
+	if ch.Action != "accepted" || filepath.Base(ch.File) != "pins.json" {
+		t.Errorf("AcceptTools: %+v", ch)
+	}
 
 	typ := reflect.TypeFor[*control.Client]()
 	for i := range typ.NumMethod() {

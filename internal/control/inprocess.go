@@ -16,7 +16,7 @@ func InProcess(h *patchbay.Host) *Client {
 }
 
 // farewell is how long a handler may take to answer a request that was given up.
-const farewell = time.Second
+const farewell = 5 * time.Second
 
 // memory carries requests to a handler without a network.
 type memory struct{ handler http.Handler }
