@@ -67,15 +67,19 @@ their tools.`,
 	flags.StringArrayVar(&a.mcpConfig, "mcp-config", nil, "read servers from this `file` too, trusted like your own (repeatable)")
 	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "read the --mcp-config files and nothing else")
 	flags.BoolVar(&a.failOnInvalid, "fail-on-invalid", false, "fail if any entry or file is invalid")
-	root.AddCommand(
-		a.addCommand(), a.addJSONCommand(), a.listCommand(), a.getCommand(), a.removeCommand(),
-		a.enableCommand(), a.disableCommand(), a.importCommand(),
-		a.approveCommand(), a.rejectCommand(), a.resetCommand(),
-		a.testCommand(), a.toolsCommand(), a.callCommand(), a.whyCommand(),
-		a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand(),
-		a.reconnectCommand(), a.reloadCommand(), a.logsCommand(),
-		a.doctorCommand(), a.versionCommand(), guardCommand(),
-	)
+	group := func(title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+		for _, cmd := range commands {
+			cmd.GroupID = title
+		}
+		root.AddCommand(commands...)
+	}
+	group("See", a.listCommand(), a.getCommand(), a.doctorCommand())
+	group("Change", a.addCommand(), a.addJSONCommand(), a.removeCommand(), a.enableCommand(), a.disableCommand(), a.importCommand())
+	group("Allow", a.approveCommand(), a.rejectCommand(), a.resetCommand(), a.whyCommand())
+	group("Use", a.testCommand(), a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand())
+	group("Operate", a.reconnectCommand(), a.reloadCommand(), a.logsCommand())
+	root.AddCommand(a.versionCommand(), guardCommand())
 	root.SetHelpCommand(helpCommand(root))
 	return root
 }
