@@ -263,11 +263,16 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 		return found[0], nil
 	case len(found) > 1:
 		var places []string
+		sameScope := true
 		for _, st := range found {
 			places = append(places, fmt.Sprintf("%s (%s)", st.Origin.Scope, st.Origin.File))
+			sameScope = sameScope && st.Origin.Scope == found[0].Origin.Scope
 		}
-		return ServerStatus{}, errorf(KindConfigInvalid, "Server %q exists in several scopes: %s", r.Name, strings.Join(places, ", ")).
-			hint("Say which with --scope.")
+		err := errorf(KindConfigInvalid, "Server %q exists in several places: %s", r.Name, strings.Join(places, ", "))
+		if sameScope {
+			return ServerStatus{}, err.hint("Remove it from one of the files by hand.")
+		}
+		return ServerStatus{}, err.hint("Say which with --scope.")
 	case r.Scope != "":
 		return ServerStatus{}, errorf(KindNotFound, "Server %q not found in %s config.", r.Name, r.Scope)
 	case elsewhere != nil:
