@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -26,10 +27,11 @@ try, and the exit code is not 0.`,
   patchbay test github --timeout 5s --json`,
 		Args: exactly("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			start := time.Now()
 			return a.withServers(cmd.Context(), func(c *control.Client) error {
 				ctx, stop := within(cmd.Context(), limit)
 				defer stop()
-				r, failure := tryServer(ctx, c, args[0])
+				r, failure := tryServer(ctx, c, args[0], start)
 				if r.Name == "" {
 					return failure
 				}
@@ -50,12 +52,13 @@ try, and the exit code is not 0.`,
 
 // trial is what came of an attempt to connect.
 type trial struct {
-	Name   string          `json:"name"`
-	OK     bool            `json:"ok"`
-	Steps  []trialStep     `json:"steps"`
-	Tools  []string        `json:"tools,omitempty"`  // as the server calls them
-	Stderr string          `json:"stderr,omitempty"` // of a server that failed
-	Error  *patchbay.Error `json:"error,omitempty"`
+	Name     string           `json:"name"`
+	OK       bool             `json:"ok"`
+	Steps    []trialStep      `json:"steps"`
+	Tools    []string         `json:"tools,omitempty"`    // as the server calls them
+	Problems []config.Problem `json:"problems,omitempty"` // of its entry, and of what it lists
+	Stderr   string           `json:"stderr,omitempty"`   // of a server that failed
+	Error    *patchbay.Error  `json:"error,omitempty"`
 
 	server patchbay.ServerStatus
 }
@@ -66,10 +69,9 @@ type trialStep struct {
 	Millis float64 `json:"ms"`
 }
 
-// tryServer connects a server and reports how far it came. The name of the
-// report is empty if there is no such server.
-func tryServer(ctx context.Context, c *control.Client, name string) (trial, error) {
-	start := time.Now()
+// tryServer connects a server and reports how far it came, since start. The name
+// of the report is empty if there is no such server.
+func tryServer(ctx context.Context, c *control.Client, name string, start time.Time) (trial, error) {
 	s, err := c.Server(ctx, name, false)
 	if err != nil {
 		return trial{}, err
@@ -81,15 +83,15 @@ func tryServer(ctx context.Context, c *control.Client, name string) (trial, erro
 	if s, err = c.Server(ctx, s.Name, false); err != nil {
 		return trial{}, err
 	}
-	r := trial{Name: s.Name, OK: failure == nil, server: s}
+	r := trial{Name: s.Name, OK: failure == nil, Problems: s.Problems, server: s}
 	r.add("found", s.Origin.Product+" ("+string(s.Origin.Scope)+" scope)", found)
 	for _, step := range s.Steps {
 		r.add(step.Name, r.detail(step.Name), step.Took)
 	}
 	if failure != nil {
 		r.Error = asError(failure)
-		r.Stderr, err = c.Logs(ctx, s.Name)
-		return r, failureOr(failure, err)
+		r.Stderr, _ = c.Logs(ctx, s.Name) // the failure is what matters
+		return r, failure
 	}
 	tools, err := c.Tools(ctx)
 	for _, t := range tools {
@@ -98,13 +100,6 @@ func tryServer(ctx context.Context, c *control.Client, name string) (trial, erro
 		}
 	}
 	return r, err
-}
-
-func failureOr(failure, err error) error {
-	if failure != nil {
-		return failure
-	}
-	return err
 }
 
 func (r *trial) add(step, detail string, took time.Duration) {
@@ -174,6 +169,7 @@ func (p *printer) trial(r trial) {
 		}
 		p.line("Tools: %s", names)
 	}
+	p.problems(r.Problems)
 	p.stderr(r.Stderr)
 }
 
