@@ -448,3 +448,36 @@ func TestDamagedSettings(t *testing.T) {
 		}
 	}
 }
+
+// In the xcsh style two tools may have one name. If the settings say so the last
+// one has it, and the other is not offered under any.
+func TestLastWins(t *testing.T) {
+	one := func(tool, answer string) patchbay.LocalServer {
+		s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+		mcp.AddTool(s, &mcp.Tool{Name: tool}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer}}}, nil, nil
+		})
+		return patchbay.FromSDK(s)
+	}
+	c := newComputer(t)
+	c.opts.Lazy = false
+	c.opts.InProcess = map[string]patchbay.LocalServer{"a": one("b_c", "first"), "a_b": one("c", "second")}
+	c.write(filepath.Join(c.home, ".config", "patchbay", "settings.json"), `{"naming": {"style": "xcsh", "collision": "last-wins"}}`)
+	h := c.open()
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := anyone(t, h)
+	if tools := s.Tools(); len(tools) != 1 || tools[0].Name != "mcp_a_b_c" || tools[0].Server != "a_b" {
+		t.Errorf("%+v", tools)
+	}
+	if got := say(t, s, "mcp_a_b_c", ""); got != "second" {
+		t.Errorf("got %q", got)
+	}
+	if _, err := s.Call(t.Context(), patchbay.Call{Tool: "a.b_c"}); kindOf(err) != patchbay.KindToolNotFound {
+		t.Errorf("got %v", err)
+	}
+	if _, d, err := s.Why("a.b_c"); err != nil || d.Effect != patchbay.Deny || !strings.Contains(d.Reason, "the last one wins") {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -51,6 +51,7 @@ type toolSet struct {
 	hidden   []hiddenTool
 	rules    []Rule // the host's and the session's, without those whose meaning is not clear
 	byRef    map[bridge.Ref]int
+	byName   map[string]int
 	names    *bridge.Names
 	warnings []string
 }
@@ -83,7 +84,7 @@ func (s *Session) buildTools() *toolSet {
 	h.mu.Unlock()
 	all, servers, hasResources := h.knownTools()
 
-	set := &toolSet{byRef: map[bridge.Ref]int{}}
+	set := &toolSet{byRef: map[bridge.Ref]int{}, byName: map[string]int{}}
 	var known []policy.Tool
 	for _, t := range all {
 		known = append(known, t.policyTool())
@@ -106,7 +107,6 @@ func (s *Session) buildTools() *toolSet {
 			set.hidden = append(set.hidden, hiddenTool{t, why})
 			continue
 		}
-		set.byRef[t.ref()] = len(set.tools)
 		set.tools = append(set.tools, t)
 		if t.Server != "" {
 			exposed = append(exposed, bridge.Exposed{Ref: t.ref(), Name: exposedName(server, t.Tool)})
@@ -117,11 +117,19 @@ func (s *Session) buildTools() *toolSet {
 		Style: naming.Style, MaxLength: naming.MaxLength, LastWins: naming.Collision == config.CollisionLastWins,
 	})
 	set.warnings = append(set.warnings, collisions...)
-	for i := range set.tools {
-		if t := &set.tools[i]; t.Server != "" {
+	named := set.tools[:0]
+	for _, t := range set.tools {
+		if t.Server != "" {
 			t.Name = set.names.Of(t.ref())
 		}
+		if t.Name == "" {
+			set.hidden = append(set.hidden, hiddenTool{t, "another tool has the same name, and the settings say that the last one wins"})
+			continue
+		}
+		set.byRef[t.ref()], set.byName[t.Name] = len(named), len(named)
+		named = append(named, t)
 	}
+	set.tools = named
 	for _, w := range set.warnings {
 		h.opts.Logger.Warn("tools", "session", s.opts.Name, "warning", w)
 	}
@@ -190,16 +198,18 @@ func (s *Session) resolve(name string) (Tool, error) {
 	if alias, ok := resourceAliases[name]; ok {
 		name = alias
 	}
-	for _, t := range set.tools {
-		if t.Name == name {
-			return t, nil
-		}
+	if i, ok := set.byName[name]; ok {
+		return set.tools[i], nil
 	}
 	ref, err := set.names.Resolve(name)
 	if err != nil {
 		return Tool{}, errorf(KindToolNotFound, "%v", err)
 	}
-	return set.tools[set.byRef[ref]], nil
+	i, ok := set.byRef[ref]
+	if !ok {
+		return Tool{}, errorf(KindToolNotFound, "The tool %s is not offered.", ref)
+	}
+	return set.tools[i], nil
 }
 
 // findHidden finds a tool that no list has, and what keeps it out.
