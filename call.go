@@ -146,7 +146,7 @@ func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, 
 // called as it was accepted. One that is known from an earlier connection is
 // looked at again: it must not get a call through before its change is seen.
 func (s *Session) current(ctx context.Context, t Tool) (Tool, error) {
-	st, err := s.host.Server(t.Server)
+	st, err := s.host.configured().find(t.Server)
 	if err != nil || !t.Cached || policy.Mode(st.entry) == config.PinOff {
 		return t, err
 	}

@@ -83,15 +83,20 @@ func (h *Host) inProcessEntries() []config.Entry {
 	return entries
 }
 
-// Apply sets the servers that the program itself adds to those of the files,
-// and returns what changed. A server that stays as it was keeps its connection.
+// Apply sets the servers that the program itself adds to those of the files, in
+// place of those it set before. A server that stays as it was keeps its
+// connection. If one is invalid none is set.
 func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) error {
 	var bad []config.Problem
 	for name, s := range servers {
 		if err := config.CheckName(name); err != nil {
 			bad = append(bad, config.Problem{Severity: config.SeverityError, Message: err.Error()})
 		}
-		bad = append(bad, config.Validate(name, s, config.Lenient)...)
+		for _, p := range config.Validate(name, s, config.Lenient) {
+			if p.Severity == config.SeverityError {
+				bad = append(bad, p)
+			}
+		}
 	}
 	if len(bad) > 0 {
 		invalid := &config.InvalidError{Problems: bad}
@@ -99,8 +104,13 @@ func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) erro
 	}
 	h.changing.Lock()
 	defer h.changing.Unlock()
+	before := h.applied
 	h.applied = maps.Clone(servers)
-	return h.reload(ctx)
+	err := h.reload(ctx)
+	if err != nil {
+		h.applied = before
+	}
+	return err
 }
 
 // appliedEntries declares what Apply was given.
@@ -118,7 +128,7 @@ func (h *Host) appliedEntries() []config.Entry {
 // connected returns the connection that stands for a server, for use by a
 // session with the given profile.
 func (h *Host) connected(name string, p conn.Profile) (*conn.Server, error) {
-	st, err := h.Snapshot().find(name)
+	st, err := h.configured().find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -238,11 +248,8 @@ func connectError(name string, err error) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf("Failed to connect to %q: %v", name, err), Hint: hint}
 }
 
-// overlay adds what the connections know to a declaration.
-func overlay(st ServerStatus, c conn.Status, catalog *conn.Catalog) ServerStatus {
-	if !st.InForce || st.Skip != "" {
-		return st
-	}
+// overlay adds what its connection knows to a declaration.
+func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 	st.State, st.Reason = c.State, c.Reason
 	st.Restarts = c.Restarts
 	for _, step := range c.Steps {
@@ -265,7 +272,6 @@ func overlay(st ServerStatus, c conn.Status, catalog *conn.Catalog) ServerStatus
 	if c.Opening != nil {
 		st.Protocol = c.Opening.Version
 	}
-	return st
 }
 
 // Step is a part of the way to a connection: resolved, started (a process, for

@@ -173,7 +173,7 @@ func (s *Session) decide(t Tool) Decision {
 	if t.Server == "" {
 		return Decision{Effect: Allow, Reason: "it is Patchbay's own, and reads what servers offer anyway"}
 	}
-	st, err := s.host.Server(t.Server)
+	st, err := s.host.configured().find(t.Server)
 	if err != nil {
 		return Decision{Effect: Deny, Reason: err.Error()}
 	}

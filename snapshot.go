@@ -83,51 +83,61 @@ func (h *Host) Servers() []ServerStatus { return h.Snapshot().Servers }
 // Snapshot returns what the host knows now: what the files say, and where the
 // connections are.
 func (h *Host) Snapshot() Snapshot {
-	h.mu.Lock()
-	snap := h.snap
-	h.mu.Unlock()
+	snap := h.configured()
 	snap.Seq, _ = h.news.latest()
 	snap.Servers = slices.Clone(snap.Servers)
-	statuses := h.manager.Statuses()
-	for i, st := range snap.Servers {
-		if c, ok := statuses[st.Name]; ok {
-			var catalog *conn.Catalog
-			if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
-				catalog = sv.Catalog()
-			}
-			snap.Servers[i] = overlay(st, c, catalog)
-		}
+	for i := range snap.Servers {
+		h.addConnection(&snap.Servers[i])
 	}
 	return snap
+}
+
+// configured returns the snapshot as the files alone have it.
+func (h *Host) configured() Snapshot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snap
+}
+
+// addConnection adds what the connection of a declaration knows, if it has one.
+func (h *Host) addConnection(st *ServerStatus) {
+	if !st.InForce || st.Skip != "" {
+		return
+	}
+	if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
+		st.overlay(sv.Status(), sv.Catalog())
+	}
 }
 
 // Server returns the declaration that stands for a name, or for the name as its
 // file spells it.
 func (h *Host) Server(name string) (ServerStatus, error) {
-	return h.Snapshot().find(name)
+	st, err := h.configured().find(name)
+	if err == nil {
+		h.addConnection(&st)
+	}
+	return st, err
 }
 
 func (s Snapshot) find(name string) (ServerStatus, error) {
 	if name == "" {
 		return ServerStatus{}, errorf(KindNotFound, "Server name required.")
 	}
+	for _, means := range []func(*ServerStatus) bool{
+		func(st *ServerStatus) bool { return st.InForce && st.Name == name },
+		func(st *ServerStatus) bool { return st.InForce && st.Title == name },
+		func(st *ServerStatus) bool { return st.called(name) }, // recognised but never connected
+	} {
+		for i := range s.Servers {
+			if means(&s.Servers[i]) {
+				return s.Servers[i], nil
+			}
+		}
+	}
 	var names []string
-	for _, st := range s.Servers {
-		if st.Name == name && st.InForce {
-			return st, nil
-		}
-		if st.InForce {
-			names = append(names, st.Name)
-		}
-	}
-	for _, st := range s.Servers {
-		if st.Title == name && st.InForce {
-			return st, nil
-		}
-	}
-	for _, st := range s.Servers { // recognised but never connected
-		if st.called(name) {
-			return st, nil
+	for i := range s.Servers {
+		if s.Servers[i].InForce {
+			names = append(names, s.Servers[i].Name)
 		}
 	}
 	err := errorf(KindNotFound, "No MCP server named %q.", name)
