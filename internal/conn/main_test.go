@@ -51,7 +51,10 @@ func (f *fake) serve(ctx context.Context, rw io.ReadWriteCloser) error {
 	f.peer = wire.NewPeer(wire.NewStreamConn(rw, rw, nil), f, nil)
 	p := f.peer
 	ctx, stop := context.WithCancel(ctx)
-	f.crash = stop
+	f.crash = func() {
+		rw.Close() // before any handler can still answer
+		stop()
+	}
 	f.mu.Unlock()
 	defer p.Close()
 	select {
