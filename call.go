@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -234,17 +235,25 @@ func callError(server string, err error) error {
 		return err
 	}
 	out := errorf(Kind(e.Kind), "%s: %v", server, e.Err)
+	out.RetrySafe, out.cause = e.RetrySafe, err
 	switch {
-	case Kind(e.Kind) == KindAuthUnavailable:
+	case out.Kind == KindAuthUnavailable:
 		return out.hint("Check your authentication credentials.")
-	case e.RetrySafe:
-		return out.hint("The call did not reach the server; it is safe to try again.")
+	case out.RetrySafe:
+		return out.hint("It is safe to try again.")
 	}
 	return out.hint("The call may have been carried out; look before trying again.")
 }
 
-// ErrorText renders an error of a call the way a model is told.
-func ErrorText(err error) string { return bridge.ErrorText(err) }
+// ErrorText renders an error of a call the way a model is told, with what there
+// is to do about it.
+func ErrorText(err error) string {
+	text := bridge.ErrorText(err)
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
+		text = strings.TrimSuffix(text, ".") + ". " + e.Hint
+	}
+	return text
+}
 
 // Outcome is the result of one call of a batch, or its error.
 type Outcome struct {

@@ -245,7 +245,7 @@ func connectError(name string, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		hint = "Check that the server is running and that its address is right."
 	}
-	return &Error{Kind: kind, Message: fmt.Sprintf("Failed to connect to %q: %v", name, err), Hint: hint}
+	return &Error{Kind: kind, Message: fmt.Sprintf("Failed to connect to %q: %v", name, err), Hint: hint, RetrySafe: true, cause: err}
 }
 
 // overlay adds what its connection knows to a declaration.

@@ -26,9 +26,18 @@ type Error struct {
 	Message  string           `json:"message"`
 	Hint     string           `json:"hint,omitempty"`     // what to do about it
 	Problems []config.Problem `json:"problems,omitempty"` // what is wrong in detail, with places
+
+	// RetrySafe tells of a call that got no answer that it may be made again: it
+	// did not reach the server, or does no harm twice.
+	RetrySafe bool `json:"retrySafe,omitempty"`
+
+	cause error
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns what brought the error about, such as the end of a context.
+func (e *Error) Unwrap() error { return e.cause }
 
 func errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}

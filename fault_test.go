@@ -97,7 +97,7 @@ func TestExitBeforeInitialize(t *testing.T) {
 		t.Errorf("logs %q, %v", logs, err)
 	}
 	_, err = anyone(t, h).Forward(t.Context(), "dies", "tools/list", nil)
-	if e := asError(t, err); e.Kind != patchbay.KindTransport || !strings.Contains(e.Message, "exit status 3") || !strings.Contains(e.Hint, "safe to try again") {
+	if e := asError(t, err); e.Kind != patchbay.KindTransport || !strings.Contains(e.Message, "exit status 3") || !e.RetrySafe || e.Hint != "It is safe to try again." {
 		t.Errorf("%#v", e)
 	}
 }
@@ -152,10 +152,10 @@ func TestCrashDuringCall(t *testing.T) {
 	for _, err := range []error{err, <-other} {
 		e := asError(t, err)
 		if e.Kind != patchbay.KindTransport || e.Message != "srv: the connection ended during tools/call: the server exited: exit status 3" ||
-			e.Hint != "The call may have been carried out; look before trying again." {
+			e.Hint != "The call may have been carried out; look before trying again." || e.RetrySafe {
 			t.Errorf("%#v", e)
 		}
-		if got := patchbay.ErrorText(err); got != "MCP error: "+e.Message {
+		if got := patchbay.ErrorText(err); got != "MCP error: "+e.Message+". "+e.Hint {
 			t.Errorf("a model is told %q", got)
 		}
 	}
@@ -226,6 +226,15 @@ func TestCallerDoesNotOwnTheServer(t *testing.T) {
 	line := lines.Next("srv")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	late, stop := context.WithDeadline(t.Context(), time.Now())
+	defer stop()
+	_, err := s.Forward(late, "srv", "ping", nil)
+	if e := asError(t, err); e.Kind != patchbay.KindTimeout || !e.RetrySafe || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%#v", e)
+	}
+	if err := h.Connect(late, "srv"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	line.Release()
