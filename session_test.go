@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 )
 
 type text struct {
@@ -383,6 +384,33 @@ func TestLoad(t *testing.T) {
 	}
 	if !strings.HasPrefix(failed["gone"].Error(), `Failed to connect to "gone": `) {
 		t.Errorf("got %v", failed["gone"])
+	}
+}
+
+// Servers that connect when they are needed are loaded side by side.
+func TestLoadIsParallel(t *testing.T) {
+	leavesNothing(t)
+	lines := mcptest.NewLifelines(t)
+	servers := map[string]config.Server{}
+	for _, name := range []string{"a", "b", "c"} {
+		servers[name] = scripted("-gate", lines.Arg(name))
+	}
+	h := withServers(t, servers, func(o *patchbay.Options) { o.Lazy = true })
+	s := session(t, h, patchbay.SessionOptions{})
+	loaded := make(chan int)
+	go func() {
+		tools, failed := s.Load(t.Context())
+		if len(failed) > 0 {
+			t.Error(failed)
+		}
+		loaded <- len(tools)
+	}()
+	for name := range servers { // all of them start before one answers
+		lines.Next(name)
+	}
+	lines.Gates(true)
+	if n := <-loaded; n != 3*len(mcptest.ToolNames()) {
+		t.Errorf("%d tools", n)
 	}
 }
 

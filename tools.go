@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/bridge"
@@ -231,15 +232,22 @@ func (s *Session) findHidden(name string) (Tool, Decision, bool) {
 // tools and, by server, what went wrong: all that a program without a user
 // interface needs.
 func (s *Session) Load(ctx context.Context) ([]Tool, map[string]error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
 	failed := map[string]error{}
-	for _, st := range s.host.Servers() {
+	for _, st := range s.host.configured().Servers {
 		if !st.InForce || st.Skip != "" || st.State == config.Disabled {
 			continue
 		}
-		if err := s.host.Connect(ctx, st.Name); err != nil {
-			failed[st.Name] = err
-		}
+		wg.Go(func() {
+			if err := s.host.Connect(ctx, st.Name); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[st.Name] = err
+			}
+		})
 	}
+	wg.Wait()
 	return s.Tools(), failed
 }
 
