@@ -149,12 +149,31 @@ func TestConnectionsOfASession(t *testing.T) {
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
+	more chan struct{} // has room for one
 }
+
+func newLogged() *logged { return &logged{more: make(chan struct{}, 1)} }
 
 func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
 	return l.text.Write(p)
+}
+
+// await waits until a text has been logged.
+func (l *logged) await(t *testing.T, text string) {
+	t.Helper()
+	for !strings.Contains(l.String(), text) {
+		select {
+		case <-l.more:
+		case <-t.Context().Done():
+			t.Fatalf("%q was never logged", text)
+		}
+	}
 }
 
 func (l *logged) String() string {
@@ -167,7 +186,7 @@ func (l *logged) String() string {
 // it was called for, goes to the log with its stack, and nothing else happens.
 func TestPanics(t *testing.T) {
 	leavesNothing(t)
-	var log logged
+	log := newLogged()
 	var where atomic.Value
 	where.Store("")
 	blow := func(place string) {
@@ -181,10 +200,9 @@ func TestPanics(t *testing.T) {
 		_ = r.Session.NotifyProgress(t.Context(), &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
 	})
-	told := make(chan struct{}, 1)
 	c := newComputer(t)
 	c.opts.InProcess = map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(server)}
-	c.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c.opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	c.opts.UI = &patchbay.UI{Confirm: func(context.Context, patchbay.ConfirmRequest) (bool, error) { blow("confirm"); return true, nil }}
 	c.opts.Hooks = &patchbay.Hooks{
 		BeforeCall: func(context.Context, *patchbay.HookCall) error { blow("before"); return nil },
@@ -197,13 +215,7 @@ func TestPanics(t *testing.T) {
 		},
 	}
 	h := c.open()
-	s := session(t, h, patchbay.SessionOptions{Client: &patchbay.Client{Changed: func() {
-		select {
-		case told <- struct{}{}:
-		default:
-		}
-		blow("changed")
-	}}})
+	s := session(t, h, patchbay.SessionOptions{Client: &patchbay.Client{Changed: func() { blow("changed") }}})
 	if err := h.Connect(t.Context(), "notes"); err != nil {
 		t.Fatal(err)
 	}
@@ -228,11 +240,10 @@ func TestPanics(t *testing.T) {
 		t.Error("a panic of Progress fails the call")
 	}
 	where.Store("changed")
-	<-told
 	if err := h.Apply(t.Context(), map[string]config.Server{"other": {Command: "no-such-program"}}); err != nil {
 		t.Fatal(err)
 	}
-	<-told
+	log.await(t, "boom in changed")
 	where.Store("")
 	if r, err := call(); modelText(t, r, err) != "done" {
 		t.Error("the session does not go on")
