@@ -160,7 +160,8 @@ type modelField struct {
 // modelFields lists the fields of a struct of the model in order.
 func modelFields(t reflect.Type) func(yield func(modelField) bool) {
 	return func(yield func(modelField) bool) {
-		for _, f := range reflect.VisibleFields(t) {
+		for i := range t.NumField() {
+			f := t.Field(i)
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if !yield(modelField{
 				name: name, index: f.Index, typ: f.Type, optional: strings.Contains(options, "omit"),

@@ -42,7 +42,10 @@ func MaskText(s string) string {
 	}
 	var b strings.Builder
 	for {
-		at := urlInText.FindStringIndex(s)
+		var at []int
+		if strings.Contains(s, "://") {
+			at = urlInText.FindStringIndex(s)
+		}
 		if at == nil {
 			return b.String() + maskPlain(s)
 		}

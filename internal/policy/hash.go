@@ -74,17 +74,22 @@ func canonical(b []byte, v reflect.Value) []byte {
 }
 
 func canonicalStruct(b []byte, v reflect.Value) []byte {
-	fields := reflect.VisibleFields(v.Type())
+	var fields []reflect.StructField // few are not empty
+	for i := range v.NumField() {
+		value := v.Field(i)
+		empty := value.IsZero() || (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && value.Len() == 0
+		if empty {
+			continue
+		}
+		if f := v.Type().Field(i); f.Tag.Get("hash") != "-" {
+			fields = append(fields, f)
+		}
+	}
 	slices.SortFunc(fields, func(x, y reflect.StructField) int { return cmp.Compare(x.Name, y.Name) })
 	b = append(b, '{')
 	for _, f := range fields {
-		value := v.FieldByIndex(f.Index)
-		empty := value.IsZero() || (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && value.Len() == 0
-		if empty || f.Tag.Get("hash") == "-" {
-			continue
-		}
 		b = append(appendText(separate(b), f.Name), ':')
-		b = canonical(b, value)
+		b = canonical(b, v.FieldByIndex(f.Index))
 	}
 	return append(b, '}')
 }
