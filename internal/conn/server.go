@@ -34,10 +34,12 @@ type Server struct {
 	epoch     int                     // grows whenever everything begins anew
 	interrupt context.CancelCauseFunc // ends the present dial or connection; nil if there is none
 	retired   bool
-	wanted    bool // someone waits for a connection
-	dormant   bool // it is connected only when someone wants it
-	dials     int  // begun so far
-	connects  int  // of those, successful
+	wanted    bool      // someone waits for a connection
+	dormant   bool      // it is connected only when someone wants it
+	notBefore time.Time // it is not dialled by itself
+	hurry     bool      // notBefore does not count: someone waits
+	dials     int       // begun so far
+	connects  int       // of those, successful
 	retry     retry
 	child     stderrSource // of the last child; nil if there was none
 
@@ -173,8 +175,38 @@ func (s *Server) rouse() {
 // to the connection until it ends, and once more.
 func (s *Server) run() {
 	defer s.ending.Wait()
+	s.makeWay()
 	for s.awaitTurn() {
 		s.connectOnce()
+	}
+}
+
+// headStart is how long a server of which a catalog is known is not dialled at
+// first, as long as nobody calls it or waits for it. The first that people want
+// to see are the lists, and fifty processes that start at that very moment would
+// make them wait for what they do not need.
+const headStart = 100 * time.Millisecond
+
+// makeWay gives others a head start if the server can afford it.
+func (s *Server) makeWay() {
+	s.mu.Lock()
+	idle := s.dormant || s.target.off()
+	s.mu.Unlock()
+	if idle || s.Catalog() == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.hurry {
+		s.notBefore = time.Now().Add(headStart)
+	}
+}
+
+// hasten ends a head start: somebody waits. s.mu is held.
+func (s *Server) hasten() {
+	if !s.hurry {
+		s.hurry, s.notBefore = true, time.Time{}
+		s.rouse()
 	}
 }
 
@@ -213,7 +245,7 @@ func (s *Server) due(now time.Time) (time.Time, bool) {
 	case s.wanted:
 		return later(now, s.retry.earliest), true
 	case s.state.State == config.Pending && !s.dormant:
-		return now, true
+		return later(now, s.notBefore), true
 	default:
 		return s.retry.next, !s.retry.next.IsZero()
 	}
@@ -294,6 +326,7 @@ func (s *Server) Wait(ctx context.Context) error {
 			done = s.state.link.client.Err() == nil // or its end is about to be noticed
 		case s.state.State == config.Pending:
 			done = s.dormant && !s.wanted
+			s.hasten()
 		case s.state.State == config.Failed:
 			done, err = true, s.state.failure
 		}
