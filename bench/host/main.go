@@ -4,7 +4,7 @@
 // can be listed: through the library, with empty and with filled caches, and by
 // starting and asking the same servers directly, in one run.
 //
-//	go run ./bench/host          # in about half a minute
+//	go run ./bench/host          # in about ten seconds
 //	go run ./bench/host -check   # the same; fails if a budget is missed
 //
 // Each contestant is a process of its own, started anew for every round; they
