@@ -178,6 +178,9 @@ func (s *Session) forward(ctx context.Context, server, method string, params jso
 
 // send sends one request over the session's kind of connection.
 func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.RawMessage, error) {
+	if err := s.admit(server); err != nil {
+		return nil, err
+	}
 	sv, err := s.host.connected(server, s.profile)
 	if err != nil {
 		return nil, err

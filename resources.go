@@ -64,7 +64,7 @@ func (s *Session) catalogs(ctx context.Context, server, capability string) (iter
 		names = append(names, sv.Name())
 	} else {
 		for _, st := range s.host.Servers() {
-			if st.InForce && st.Skip == "" && st.State != config.Disabled && st.State != config.NeedsApproval {
+			if st.InForce && st.Skip == "" && st.State != config.Disabled && st.State != config.NeedsApproval && s.admit(st.Name) == nil {
 				names = append(names, st.Name)
 			}
 		}
@@ -88,6 +88,9 @@ func none(func(string, *conn.Catalog) bool) {}
 // withCapability returns a server's connection, made if need be, if the server
 // has a capability.
 func (s *Session) withCapability(ctx context.Context, server, capability string) (*conn.Server, error) {
+	if err := s.admit(server); err != nil {
+		return nil, err
+	}
 	sv, err := s.host.connect(ctx, server)
 	if err != nil {
 		return nil, err

@@ -195,6 +195,20 @@ func (s *Session) decide(t Tool) Decision {
 	return d
 }
 
+// admit says why nothing of a server may be used; nil if that is not so. What
+// denies all of its tools is about its resources and prompts too.
+func (s *Session) admit(server string) error {
+	st, err := s.host.configured().find(server) // it may have been given by its title
+	if err != nil {
+		return err
+	}
+	r := policy.DeniesServer(s.toolset().rules, st.Name)
+	if r == nil {
+		return nil
+	}
+	return errorf(KindDenied, "Server %q is denied.", server).hint("The rule is %s in %s.", r.Pattern, r.Source)
+}
+
 // Decision is whether a call may go ahead, and what decided it.
 type Decision struct {
 	Effect Effect `json:"effect"`

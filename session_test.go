@@ -306,6 +306,31 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// A rule that denies a server is about all it offers.
+func TestDeniedServer(t *testing.T) {
+	h := withNotes(t, nil)
+	s := session(t, h, patchbay.SessionOptions{DisallowedTools: []string{"mcp__notes"}, Default: patchbay.Allow})
+	for name, use := range map[string]func() error{
+		"list":    func() error { _, err := s.ListResources(t.Context(), "notes"); return err },
+		"read":    func() error { _, err := s.ReadResource(t.Context(), "notes", "note://1"); return err },
+		"prompts": func() error { _, err := s.ListPrompts(t.Context(), "notes"); return err },
+		"prompt":  func() error { _, err := s.GetPrompt(t.Context(), "notes", "greet", nil); return err },
+		"forward": func() error { _, err := s.Forward(t.Context(), "notes", "resources/list", nil); return err },
+		"model": func() error {
+			_, err := s.Call(t.Context(), patchbay.Call{Tool: "read_mcp_resource", Arguments: json.RawMessage(`{"server":"notes","uri":"note://1"}`)})
+			return err
+		},
+	} {
+		if err := use(); kindOf(err) != patchbay.KindDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	all, err := s.ListResources(t.Context(), "")
+	if err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 func TestPrompts(t *testing.T) {
 	s := session(t, withNotes(t, nil), patchbay.SessionOptions{})
 	list, err := s.ListPrompts(t.Context(), "notes")
