@@ -13,12 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/policy"
 )
 
-// SessionOptions says what one user of a host may see and call. In lists nil
-// means all and empty means none.
+// SessionOptions says what one user of a host may see and call.
 type SessionOptions struct {
 	Name string // in logs and for hooks; empty means "session"
 
-	Tools           []string // names or patterns of the tools that are visible
+	Tools           []string // names or patterns of the tools that are visible; nil means all, empty none
 	AllowedTools    []string // pre-approved: called without asking; hides nothing
 	DisallowedTools []string // never called, and not shown
 	Rules           []Rule   // further rules, with their sources

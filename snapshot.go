@@ -153,8 +153,8 @@ func (s Snapshot) find(name string) (ServerStatus, error) {
 }
 
 // Reload reads all configuration again. If a file that was good before cannot
-// be read now, FailOnInvalid makes that an error; otherwise it is reported in
-// the snapshot.
+// be read now, what it said goes on and the snapshot has the problem;
+// FailOnInvalid makes that an error.
 func (h *Host) Reload(ctx context.Context) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
