@@ -15,12 +15,12 @@ import (
 
 // computer is a home with a project in it.
 type computer struct {
-	t             *testing.T
+	t             testing.TB
 	home, project string
 	opts          patchbay.Options
 }
 
-func newComputer(t *testing.T) *computer {
+func newComputer(t testing.TB) *computer {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

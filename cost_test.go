@@ -1,0 +1,122 @@
+package patchbay_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// lean is an in-process server that costs next to nothing, so that what a call
+// costs is the road to it.
+type lean struct{ tools json.RawMessage }
+
+func newLean(tools int) *lean {
+	list := []byte(`{"tools":[`)
+	for i := range tools {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = fmt.Appendf(list, `{"name":"tool_%d","description":"Does the thing.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`, i)
+	}
+	return &lean{append(list, `]}`...)}
+}
+
+func (l *lean) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	server, err := wire.NewServer(wire.ServerOptions{
+		Info: json.RawMessage(`{"name":"lean","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: l,
+	})
+	if err != nil {
+		return err
+	}
+	return server.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+}
+
+var leanResult = json.RawMessage(`{"content":[{"type":"text","text":"hello"}]}`)
+
+func (l *lean) HandleRequest(_ context.Context, r *wire.Request) (json.RawMessage, error) {
+	switch r.Method {
+	case "tools/list":
+		return l.tools, nil
+	case "tools/call":
+		return leanResult, nil
+	}
+	return nil, wire.MethodNotFound(r.Method)
+}
+
+func (l *lean) HandleNotification(context.Context, *wire.Notification) {}
+
+// leanFleet is a session on fifty servers of twenty tools each, with rules.
+func leanFleet(tb testing.TB) *patchbay.Session {
+	tb.Helper()
+	c := newComputer(tb)
+	c.opts.Lazy = false
+	c.opts.InProcess = map[string]patchbay.LocalServer{}
+	for i := range 50 {
+		c.opts.InProcess[fmt.Sprintf("server%d", i)] = newLean(20)
+	}
+	h := c.open()
+	if err := h.Wait(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	s, err := h.NewSession(patchbay.SessionOptions{
+		Default: patchbay.Allow, AllowedTools: []string{"mcp__server7__*", "mcp__server8__tool_1"}, DisallowedTools: []string{"mcp__*__tool_19"},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// leanConn is the same road without a host: one connection to one such server.
+func leanConn(tb testing.TB) *conn.Server {
+	tb.Helper()
+	m := conn.NewManager(conn.Options{})
+	tb.Cleanup(func() { m.Close() })
+	m.Apply(map[string]conn.Target{"server": {Local: newLean(20).Serve}})
+	s, _ := m.Server("server", conn.Profile{})
+	if err := s.Wait(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+var leanCall = wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"tool_3","arguments":{"text":"hello"}}`)}
+
+// What a session costs beyond its connection.
+func BenchmarkCall(b *testing.B) {
+	s, direct := leanFleet(b), leanConn(b)
+	roads := []struct {
+		name string
+		call func(context.Context) error
+	}{
+		{"conn", func(ctx context.Context) error {
+			_, err := direct.Call(ctx, leanCall)
+			return err
+		}},
+		{"Call", func(ctx context.Context) error {
+			_, err := s.Call(ctx, patchbay.Call{Tool: "mcp__server42__tool_3", Arguments: json.RawMessage(`{"text":"hello"}`)})
+			return err
+		}},
+		{"Forward", func(ctx context.Context) error {
+			_, err := s.Forward(ctx, "server42", leanCall.Method, leanCall.Params)
+			return err
+		}},
+	}
+	for _, road := range roads {
+		b.Run(road.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := road.call(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
