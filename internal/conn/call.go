@@ -39,10 +39,24 @@ const (
 // A JSON-RPC error of the server comes back as *wire.Error, the end of ctx as
 // its cause, and everything else as *CallError. Reads are tried twice.
 func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+	return s.CallListed(ctx, c, nil)
+}
+
+// CallListed is Call for a request that depends on what the server offers. It
+// waits until the connection's lists are in and sends the request only if they
+// are acceptable; otherwise accept says why not, and that is the error. nil
+// accepts anything, and does not wait.
+func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catalog) error) (json.RawMessage, error) {
 	for try := 1; ; try++ {
-		l, err := s.acquire(ctx)
+		l, err := s.acquire(ctx, accept != nil)
 		if err != nil {
 			return nil, s.unreachable(err)
+		}
+		if accept != nil {
+			if err := accept(s.Catalog()); err != nil {
+				s.release(l)
+				return nil, err
+			}
 		}
 		headers := l.headers.generation()
 		result, err := l.client.Call(ctx, s.limited(c))

@@ -321,3 +321,41 @@ func (h *handler) HandleRequest(ctx context.Context, _ *wire.Request) (json.RawM
 func (h *handler) HandleNotification(_ context.Context, n *wire.Notification) {
 	h.heard = append(h.heard, n.Method)
 }
+
+// A call that depends on the lists is made once those of its own connection are
+// in, and not at all if they are not acceptable: a server that was started anew
+// may offer something else.
+func TestCallListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := one(t, newManager(t, Options{}), local(f))
+		refused := errors.New("refused")
+		accept := func(c *Catalog) error {
+			if strings.Contains(string(c.Tools[0]), "changed") {
+				return refused
+			}
+			return nil
+		}
+		listed := func() error {
+			_, err := s.CallListed(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"echo"}`)}, accept)
+			return err
+		}
+		if err := listed(); err != nil {
+			t.Fatal(err)
+		}
+		f.set(func() {
+			f.list = func(ctx context.Context, _ string) (string, error) {
+				sleep(ctx, second) // the connection is there before its lists
+				return `{"tools":[{"name":"echo","description":"changed"}]}`, nil
+			}
+		})
+		f.die()
+		synctest.Wait()
+		if err := listed(); err != refused {
+			t.Errorf("%v, want it refused", err)
+		}
+		if n := f.count("tools/call"); n != 1 {
+			t.Errorf("%d calls reached the server, want 1", n)
+		}
+	})
+}

@@ -354,7 +354,7 @@ func (s *Server) Reconnect(ctx context.Context) error {
 	s.beginAnew(errReplaced)
 	s.mu.Unlock()
 	s.manager.changed()
-	l, err := s.acquire(ctx)
+	l, err := s.acquire(ctx, false)
 	if err != nil {
 		return s.unreachable(err)
 	}
@@ -365,7 +365,7 @@ func (s *Server) Reconnect(ctx context.Context) error {
 // Client returns the live client, connecting first if need be. It may end at
 // any time; what is asked of it directly has no time limit of ours.
 func (s *Server) Client(ctx context.Context) (*wire.Client, error) {
-	l, err := s.acquire(ctx)
+	l, err := s.acquire(ctx, false)
 	if err != nil {
 		return nil, s.unreachable(err)
 	}
@@ -375,21 +375,23 @@ func (s *Server) Client(ctx context.Context) (*wire.Client, error) {
 
 // acquire returns a live connection and counts the caller among its users. If
 // there is none it has the server dialled and waits for that one dial, with the
-// caller's context; the dial belongs to everybody.
-func (s *Server) acquire(ctx context.Context) (*link, error) {
+// caller's context; the dial belongs to everybody. For one who wants it listed,
+// a connection is there when the server has listed what it offers.
+func (s *Server) acquire(ctx context.Context, listed bool) (*link, error) {
 	var mine int // the dial to wait for
 	epoch := -1  // in which that was decided
 	for {
 		s.mu.Lock()
 		l := s.state.link
-		if l != nil && l.client.Err() == nil {
+		alive := l != nil && l.client.Err() == nil
+		if alive && (!listed || s.state.State == config.Connected) {
 			l.users++
 			s.mu.Unlock()
 			return l, nil
 		}
 		if epoch != s.epoch {
 			epoch, mine = s.epoch, s.dials+1
-			if s.state.State == config.Connecting && l == nil {
+			if s.state.State == config.Connecting && (l == nil || alive) {
 				mine = s.dials
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // The subscription outlives the connection: it is made again whenever the
 // server is connected anew. As long as there is one the server is never idle.
 func (s *Server) Subscribe(ctx context.Context, uri string) error {
-	l, err := s.acquire(ctx)
+	l, err := s.acquire(ctx, false)
 	if err != nil {
 		return s.unreachable(err)
 	}
@@ -42,7 +42,7 @@ func (s *Server) Unsubscribe(ctx context.Context, uri string) error {
 // SetLevel asks for log messages from that level on, now and on every later
 // connection.
 func (s *Server) SetLevel(ctx context.Context, level string) error {
-	l, err := s.acquire(ctx)
+	l, err := s.acquire(ctx, false)
 	if err != nil {
 		return s.unreachable(err)
 	}
