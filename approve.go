@@ -41,8 +41,9 @@ func (h *Host) Approval(name string) (ApprovalRequest, error) {
 // awaiting finds the strongest declaration of a name that is subject to
 // approval, one not yet decided on before one that is.
 func (h *Host) awaiting(name string) (ServerStatus, error) {
+	all := h.reading.Load().snap.Servers
 	var found *ServerStatus
-	for i, st := range h.snap.Servers {
+	for i, st := range all {
 		if !st.called(name) || st.Origin.Project == "" || st.Skip != "" {
 			continue
 		}
@@ -50,13 +51,13 @@ func (h *Host) awaiting(name string) (ServerStatus, error) {
 			return st, nil
 		}
 		if found == nil {
-			found = &h.snap.Servers[i]
+			found = &all[i]
 		}
 	}
 	if found != nil {
 		return *found, nil
 	}
-	st, err := h.snap.find(name)
+	st, err := h.reading.Load().find(name)
 	if err != nil {
 		return ServerStatus{}, err
 	}

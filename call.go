@@ -9,10 +9,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/bridge"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
-	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -22,7 +20,8 @@ type RPCError = wire.Error
 // Call is one call of a tool.
 type Call struct {
 	Tool      string          `json:"tool"`                // any rendering of its name that means one tool
-	Arguments json.RawMessage `json:"arguments,omitempty"` // nil means none
+	Arguments json.RawMessage `json:"arguments,omitempty"` // a JSON object; nil means an empty one
+	Meta      json.RawMessage `json:"_meta,omitempty"`     // of the request, a JSON object; nil means none
 
 	// Progress receives the params of each progress notification; may be nil.
 	Progress func(params json.RawMessage) `json:"-"`
@@ -33,7 +32,7 @@ type Result struct {
 	Tool Tool            `json:"tool"`
 	Raw  json.RawMessage `json:"raw"` // the server's own bytes
 
-	spill func(text string) (path string, err error)
+	host *Host // where too long a text is saved
 }
 
 // IsError reports whether the tool itself says that it failed.
@@ -62,7 +61,7 @@ func (r *Result) ForModel() (ModelResult, error) {
 	if utf8.RuneCountInString(m.Text) <= limit {
 		return m, nil
 	}
-	path, err := r.spill(m.Text)
+	path, err := r.host.spill(m.Text)
 	if err != nil {
 		return m, fmt.Errorf("the result of %s is too long for a model and could not be saved: %w", r.Tool.Name, err)
 	}
@@ -74,21 +73,14 @@ func (r *Result) ForModel() (ModelResult, error) {
 // result that says so; an error means that the tool could not be called, or
 // that its answer never came.
 func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
-	t, err := s.resolve(c.Tool)
+	t, err := s.toolset().find(c.Tool)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Arguments) == 0 {
-		c.Arguments = json.RawMessage("{}")
+	params, err := c.params(t)
+	if err != nil {
+		return nil, err
 	}
-	if err := wire.Valid(c.Arguments, wire.Limits{}); err != nil || !wire.IsObject(c.Arguments) {
-		return nil, errorf(KindConfigInvalid, "The arguments of %s must be a JSON object.", t.Name)
-	}
-	if t.Server == "" {
-		return s.callResourceTool(ctx, t, c.Arguments)
-	}
-	params := wire.AppendString([]byte(`{"name":`), t.Tool)
-	params = append(append(append(params, `,"arguments":`...), c.Arguments...), '}')
 	if report := c.Progress; report != nil {
 		c.Progress = func(params json.RawMessage) {
 			_ = s.host.protect("Call.Progress", func() error { report(params); return nil })
@@ -98,40 +90,60 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Tool: t, Raw: raw, spill: s.host.spill}, nil
+	return &Result{Tool: t.Tool, Raw: raw, host: s.host}, nil
 }
 
-// callTool sends a tools/call with params whose name is the tool's own, if the
-// rules and hooks let it.
-func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
-	t, err := s.current(ctx, t)
-	if err != nil {
-		return nil, err
+// params are those of the tools/call.
+func (c Call) params(t *offered) (json.RawMessage, error) {
+	for _, object := range []json.RawMessage{c.Arguments, c.Meta} {
+		if len(object) > 0 && (wire.Valid(object, wire.Limits{}) != nil || !wire.IsObject(object)) {
+			return nil, errorf(KindConfigInvalid, "The arguments of %s must be a JSON object.", t.Name)
+		}
 	}
+	params := make([]byte, 0, len(t.Tool.Tool)+len(c.Arguments)+len(c.Meta)+48)
+	params = wire.AppendString(append(params, `{"name":`...), t.Tool.Tool)
+	params = append(params, `,"arguments":`...)
+	if len(c.Arguments) == 0 {
+		params = append(params, `{}`...)
+	}
+	params = append(params, c.Arguments...)
+	if len(c.Meta) > 0 {
+		params = append(append(params, `,"_meta":`...), c.Meta...)
+	}
+	return append(params, '}'), nil
+}
+
+// callTool makes a tools/call with params whose name is the tool's own, if the
+// rules and hooks let it.
+func (s *Session) callTool(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
 	arguments, _ := wire.Member(params, "arguments")
 	if err := s.permit(ctx, t, arguments); err != nil {
 		return nil, err
 	}
 	hooks := s.host.opts.Hooks
-	hc := &HookCall{Session: s.opts.Name, Server: t.Server, Tool: t.Tool, Arguments: arguments}
-	if hooks != nil && hooks.BeforeCall != nil {
-		if err := s.host.protect("Hooks.BeforeCall", func() error { return hooks.BeforeCall(ctx, hc) }); err != nil {
+	if hooks == nil {
+		return s.execute(ctx, t, params, progress)
+	}
+	call := &HookCall{Session: s.opts.Name, Server: t.Server, Tool: t.Tool.Tool, Arguments: arguments}
+	if hooks.BeforeCall != nil {
+		if err := s.host.protect("Hooks.BeforeCall", func() error { return hooks.BeforeCall(ctx, call) }); err != nil {
 			return nil, errorf(KindDenied, "%s was refused: %v", t.Name, err)
 		}
-		if string(hc.Arguments) != string(arguments) {
-			var err error
-			if params, err = wire.SetMember(params, hc.Arguments, "arguments"); err != nil {
-				return nil, errorf(KindConfigInvalid, "A hook gave %s arguments that are no JSON: %v", t.Name, err)
+		if string(call.Arguments) != string(arguments) {
+			changed, err := withArguments(params, call.Arguments)
+			if err != nil {
+				return nil, errorf(KindConfigInvalid, "A hook gave %s arguments that are no JSON object: %v", t.Name, err)
 			}
+			params = changed
 		}
 	}
-	raw, err := s.send(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress})
-	if err != nil || hooks == nil || hooks.AfterCall == nil {
+	raw, err := s.execute(ctx, t, params, progress)
+	if err != nil || hooks.AfterCall == nil {
 		return raw, err
 	}
-	r := &Result{Tool: t, Raw: raw, spill: s.host.spill}
+	r := &Result{Tool: t.Tool, Raw: raw, host: s.host}
 	err = s.host.protect("Hooks.AfterCall", func() (err error) {
-		r, err = hooks.AfterCall(ctx, hc, r)
+		r, err = hooks.AfterCall(ctx, call, r)
 		if err == nil && r == nil {
 			err = errors.New("the hook returned nothing")
 		}
@@ -143,29 +155,60 @@ func (s *Session) callTool(ctx context.Context, t Tool, params json.RawMessage, 
 	return r.Raw, nil
 }
 
-// current returns the tool as its server defines it now, if it may only be
-// called as it was accepted. One that is known from an earlier connection is
-// looked at again: it must not get a call through before its change is seen.
-func (s *Session) current(ctx context.Context, t Tool) (Tool, error) {
-	st, err := s.host.configured().find(t.Server)
-	if err != nil || !t.Cached || policy.Mode(st.entry) == config.PinOff {
-		return t, err
+func withArguments(params, arguments json.RawMessage) (json.RawMessage, error) {
+	if err := wire.Valid(arguments, wire.Limits{}); err != nil {
+		return nil, err
 	}
-	if _, err := s.host.connect(ctx, t.Server); err != nil {
-		return t, err
+	if !wire.IsObject(arguments) {
+		return nil, errors.New("it is something else")
 	}
-	set := s.toolset()
-	i, ok := set.byRef[t.ref()]
-	if !ok {
-		return t, errorf(KindToolNotFound, "Server %q has no tool %q any more.", t.Server, t.Tool)
-	}
-	return set.tools[i], nil
+	return wire.SetMember(params, arguments, "arguments")
 }
 
-// forward is Forward with progress.
-func (s *Session) forward(ctx context.Context, server, method string, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
+// execute makes a call that was permitted. A tool that may be called only as it
+// was accepted is looked at once more, as the connection that gets the call
+// defines it: its server may have been started anew.
+func (s *Session) execute(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
+	if t.Server == "" {
+		arguments, _ := wire.Member(params, "arguments")
+		return s.callResourceTool(ctx, t.Tool, arguments)
+	}
+	var accept func(*conn.Catalog) error
+	if t.strict {
+		accept = func(c *conn.Catalog) error { return s.accepts(t.Tool, c) }
+	}
+	return s.send(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress}, accept)
+}
+
+// accepts says why a tool may not be called as a catalog defines it.
+func (s *Session) accepts(t Tool, c *conn.Catalog) error {
+	r := s.host.reading.Load()
+	at, ok := r.inForce[t.Server]
+	if !ok || c == nil {
+		return errorf(KindNotFound, "Server %q is not there any more.", t.Server)
+	}
+	known := s.host.knownTools(r, &r.snap.Servers[at], c, s.profile)
+	i, ok := known.byName[t.Tool]
+	switch {
+	case !ok:
+		return errorf(KindToolNotFound, "Server %q has no tool %q any more.", t.Server, t.Tool)
+	case known.tools[i].Changed:
+		return toolChanged(t)
+	}
+	return nil
+}
+
+// Forward sends any request to a server and returns its result as it is. A
+// tools/call, whose name is the server's own, is subject to the session's rules
+// and hooks, like Call; lists are the server's own, with what rules hide. An
+// error the server answered with is an *RPCError. If params has a progress
+// token, progress goes to Client.Progress.
+func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
+	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
+		return nil, errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
+	}
 	if method != "tools/call" {
-		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: progress})
+		return s.send(ctx, server, wire.Call{Method: method, Params: params}, nil)
 	}
 	name, _ := wire.StringMember(params, "name")
 	set := s.toolset()
@@ -173,49 +216,62 @@ func (s *Session) forward(ctx context.Context, server, method string, params jso
 	if !ok {
 		return nil, errorf(KindToolNotFound, "Server %q has no tool %q here.", server, name)
 	}
-	return s.callTool(ctx, set.tools[i], params, progress)
+	return s.callTool(ctx, &set.tools[i], params, nil)
 }
 
-// send sends one request over the session's kind of connection.
-func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.RawMessage, error) {
-	if err := s.admit(server); err != nil {
-		return nil, err
-	}
-	sv, err := s.host.connected(server, s.profile)
+// send sends one request over the session's kind of connection, if accept, which
+// may be nil, does not object to what the server offers.
+func (s *Session) send(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, error) {
+	sv, err := s.reach(server, s.profile)
 	if err != nil {
 		return nil, err
 	}
-	defer s.takeOff(server)()
+	defer s.takeOff(sv.Name()).land()
 	c.Tag = s
-	raw, err := sv.Call(ctx, c)
-	return raw, callError(server, err)
+	raw, err := sv.CallListed(ctx, c, accept)
+	return raw, callError(sv.Name(), err)
+}
+
+// reach returns a connection of a server, unless the session's rules deny all of
+// it.
+func (s *Session) reach(server string, p conn.Profile) (*conn.Server, error) {
+	sv, err := s.host.connected(server, p)
+	if err != nil {
+		return nil, err
+	}
+	if rule := s.toolset().denied[sv.Name()]; rule != nil {
+		return nil, errorf(KindDenied, "Server %q is denied.", sv.Name()).hint("The rule is %s in %s.", rule.Pattern, rule.Source)
+	}
+	return sv, nil
 }
 
 // flight is the calls of a session that are under way to one server.
 type flight struct {
-	calls int
-	life  context.Context // ends when there is none left
-	end   context.CancelFunc
+	session *Session
+	calls   int             // guarded by Session.mu, as is what follows
+	life    context.Context // ends when there is none left; nil if nobody asked for it
+	end     context.CancelFunc
 }
 
-// takeOff counts a call among those under way, until land is called.
-func (s *Session) takeOff(server string) (land func()) {
+// takeOff counts a call among those under way, until it lands.
+func (s *Session) takeOff(server string) *flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.calls[server]
 	if f == nil {
-		f = &flight{}
-		f.life, f.end = context.WithCancel(s.life)
+		f = &flight{session: s}
 		s.calls[server] = f
 	}
 	f.calls++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if f.calls--; f.calls == 0 {
-			f.end()
-			delete(s.calls, server)
-		}
+	return f
+}
+
+func (f *flight) land() {
+	f.session.mu.Lock()
+	defer f.session.mu.Unlock()
+	if f.calls--; f.calls == 0 && f.end != nil {
+		f.end()
+		f.life, f.end = nil, nil
 	}
 }
 
@@ -224,10 +280,14 @@ func (s *Session) takeOff(server string) (land func()) {
 func (s *Session) inFlight(server string) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.calls[server]; f != nil {
-		return f.life
+	f := s.calls[server]
+	if f == nil || f.calls == 0 {
+		return nil
 	}
-	return nil
+	if f.life == nil {
+		f.life, f.end = context.WithCancel(s.life)
+	}
+	return f.life
 }
 
 // callError is the error a caller sees: a server's own as it is, ours in one
@@ -286,7 +346,7 @@ func (s *Session) Batch(ctx context.Context, calls []Call) []Outcome {
 }
 
 func (s *Session) readOnly(c Call) bool {
-	t, err := s.resolve(c.Tool)
+	t, err := s.toolset().find(c.Tool)
 	if err != nil {
 		return false
 	}

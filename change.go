@@ -96,11 +96,12 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 
 // declared returns the declaration of a name in a file.
 func (h *Host) declared(path, name string) (ServerStatus, bool) {
-	i := slices.IndexFunc(h.snap.Servers, func(st ServerStatus) bool { return st.Name == name && st.Origin.File == path })
+	all := h.reading.Load().snap.Servers
+	i := slices.IndexFunc(all, func(st ServerStatus) bool { return st.Name == name && st.Origin.File == path })
 	if i < 0 {
 		return ServerStatus{}, false
 	}
-	return h.snap.Servers[i], true
+	return all[i], true
 }
 
 // takenBy returns the name among a file's servers that a new one would collide
@@ -120,16 +121,17 @@ func takenBy(servers []config.Member, name string) string {
 // What a project declares without having been approved keeps no name from
 // anybody, and where the very name exists too there is nothing new.
 func (h *Host) nearlyCalled(name string) (ServerStatus, bool) {
-	if slices.ContainsFunc(h.snap.Servers, func(st ServerStatus) bool { return st.Name == name }) {
+	all := h.reading.Load().snap.Servers
+	if slices.ContainsFunc(all, func(st ServerStatus) bool { return st.Name == name }) {
 		return ServerStatus{}, false
 	}
-	i := slices.IndexFunc(h.snap.Servers, func(st ServerStatus) bool {
+	i := slices.IndexFunc(all, func(st ServerStatus) bool {
 		return st.InForce && strings.EqualFold(st.Name, name) && (st.Origin.Project == "" || st.approved)
 	})
 	if i < 0 {
 		return ServerStatus{}, false
 	}
-	return h.snap.Servers[i], true
+	return all[i], true
 }
 
 // approvedNote is said of an entry that was written into the project's file.
@@ -246,11 +248,12 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 	}
 	var found []ServerStatus
 	var elsewhere *ServerStatus
-	for i, st := range h.snap.Servers {
+	all := h.reading.Load().snap.Servers
+	for i, st := range all {
 		switch {
 		case !st.called(r.Name):
 		case st.Origin.Provider != provider:
-			elsewhere = &h.snap.Servers[i]
+			elsewhere = &all[i]
 		case r.Scope == "" || r.Scope == st.Origin.Scope:
 			found = append(found, st)
 		}
@@ -280,7 +283,7 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 		return ServerStatus{}, errorf(KindNotFound, "Server %q comes from %s (%s:%d), not from Patchbay's own files.", r.Name, o.Product, o.File, o.Line).
 			hint("`patchbay disable %s` switches it off here; `patchbay remove %s --from %s` edits that file.", r.Name, r.Name, o.Provider)
 	}
-	_, err := h.snap.find(r.Name)
+	_, err := h.reading.Load().find(r.Name)
 	if err == nil {
 		err = errorf(KindNotFound, "Server %q not found.", r.Name)
 	}
@@ -300,7 +303,7 @@ func editable(path string) bool {
 func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, error) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
-	st, err := h.snap.find(name)
+	st, err := h.reading.Load().find(name)
 	if err != nil {
 		return Change{}, err
 	}
@@ -324,7 +327,7 @@ func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, er
 	}
 	path, changed, err := h.editScope(ctx, scope, func(path string, old []byte) ([]byte, error) {
 		own := st.Origin.Provider == nativeProvider && st.Origin.File == path
-		return switchServer(old, st, on, own)
+		return switchServer(old, *st, on, own)
 	})
 	if err != nil {
 		return Change{}, err
@@ -346,7 +349,7 @@ func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, er
 	if err := h.reload(ctx); err != nil {
 		return change, err
 	}
-	after, err := h.snap.find(name)
+	after, err := h.reading.Load().find(name)
 	switch {
 	case err != nil || !on:
 	case after.State == config.NeedsApproval:

@@ -128,11 +128,13 @@ func (h *Host) appliedEntries() []config.Entry {
 // connected returns the connection that stands for a server, for use by a
 // session with the given profile.
 func (h *Host) connected(name string, p conn.Profile) (*conn.Server, error) {
-	st, err := h.configured().find(name)
+	st, err := h.reading.Load().find(name)
 	if err != nil {
 		return nil, err
 	}
 	switch {
+	case h.life.Err() != nil:
+		return nil, errorf(KindDenied, "The host is closed.")
 	case st.Skip != "":
 		return nil, errorf(KindDenied, "Server %q cannot be connected: %s", st.Name, st.Skip)
 	case st.State == config.Disabled:
@@ -160,21 +162,25 @@ func (h *Host) Reconnect(ctx context.Context, name string) error {
 
 // Connect makes sure that a server is connected, and waits for it.
 func (h *Host) Connect(ctx context.Context, name string) error {
-	_, err := h.connect(ctx, name)
+	_, _, err := h.connect(ctx, name)
 	return err
 }
 
 // connect returns the connection of a server once it is made and the server has
-// listed what it offers.
-func (h *Host) connect(ctx context.Context, name string) (*conn.Server, error) {
+// listed what it offers, and what the server said of itself.
+func (h *Host) connect(ctx context.Context, name string) (*conn.Server, *wire.Opening, error) {
 	sv, err := h.connected(name, conn.Profile{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if _, err = sv.Client(ctx); err == nil {
+	client, err := sv.Client(ctx)
+	if err == nil {
 		err = sv.Wait(ctx)
 	}
-	return sv, connectError(name, err)
+	if err != nil {
+		return nil, nil, connectError(name, err)
+	}
+	return sv, client.Opening(), nil
 }
 
 // Wait waits until each of the servers, all if none is named, is connected or

@@ -158,7 +158,7 @@ func (h *Host) importable(r ImportRequest) ([]ServerStatus, error) {
 		}
 		return nil, err.hint("Known: %s", joinNames(ids))
 	}
-	theirs := slices.DeleteFunc(slices.Clone(h.snap.Servers), func(st ServerStatus) bool { return st.Origin.Provider != r.Provider })
+	theirs := slices.DeleteFunc(slices.Clone(h.reading.Load().snap.Servers), func(st ServerStatus) bool { return st.Origin.Provider != r.Provider })
 	for _, name := range r.Names {
 		if !slices.ContainsFunc(theirs, func(st ServerStatus) bool { return st.called(name) }) {
 			return nil, errorf(KindNotFound, "Server %q not found in the configuration of %s.", name, r.Provider)

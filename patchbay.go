@@ -37,6 +37,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -102,22 +103,22 @@ type Host struct {
 	// changing makes changes one after another. They may wait for files, and
 	// nobody waits for them but other changes.
 	changing sync.Mutex
-	found    discover.Result // what the last snapshot was made of
+	found    discover.Result // what the last reading was made of
 	applied  map[string]config.Server
-
-	mu       sync.Mutex // guards the fields below, which are written with changing held too
-	snap     Snapshot   // what the files say; connections are added when it is looked at
-	settings config.Settings
-	rules    []Rule // of the settings
+	reading  atomic.Pointer[reading] // replaced with changing held
 
 	sessionsMu sync.Mutex // guards sessions and closed
 	sessions   map[*Session]bool
 	closed     bool
 	followers  sync.WaitGroup // one for each session that is told of changes
 
-	pinsMu    sync.Mutex // guards the pins
-	pins      policy.Pins
-	pinChecks map[string]pinCheck // of the catalogs last looked at, by launch
+	pinsMu      sync.Mutex // guards the pins
+	pins        policy.Pins
+	pinsDamaged bool          // they cannot be read
+	pinsSeq     atomic.Uint64 // grows when other definitions are accepted
+
+	knownMu sync.Mutex // guards known
+	known   map[knownKey]*knownTools
 }
 
 // Open reads the configuration of every product it knows, begins to connect to
@@ -135,7 +136,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h := &Host{
 		opts:     opts,
 		places:   pl,
-		sessions: map[*Session]bool{}, pinChecks: map[string]pinCheck{},
+		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,

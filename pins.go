@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
@@ -15,47 +16,48 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-const maxPins = 64 << 20
+const (
+	maxPins = 64 << 20
 
-// pinCheck is how the tools of one catalog compare with what was accepted.
-type pinCheck struct {
-	catalog *conn.Catalog
-	changed []string
-}
+	// pinPatience is how long a list of tools may wait to have new ones
+	// remembered: another process may be writing too.
+	pinPatience = 2 * time.Second
+)
 
-// pinned compares a server's tools with the definitions that were seen first,
-// remembers new ones, and returns the names of those that may not be called.
-func (h *Host) pinned(st ServerStatus, c *conn.Catalog) (changed []string) {
+// changedTools compares a server's tools with the definitions that were seen
+// first, remembers new ones, and returns the names of those that may not be
+// called.
+func (h *Host) changedTools(st *ServerStatus, c *conn.Catalog) []string {
 	mode := policy.Mode(st.entry)
 	if mode == config.PinOff {
 		return nil
 	}
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
-	check := h.pinChecks[st.hash]
-	if check.catalog != c {
-		check = pinCheck{c, h.checkPins(st, c)}
-		h.pinChecks[st.hash] = check
-	}
-	if mode != config.PinStrict {
-		return nil
-	}
-	return check.changed
-}
-
-// checkPins is pinned for a catalog that was not looked at yet; pinsMu is held.
-func (h *Host) checkPins(st ServerStatus, c *conn.Catalog) (changed []string) {
 	report := h.pins.Check(st.hash, c.Tools)
-	if len(report.New) > 0 && !c.Cached {
-		err := h.updatePins(h.life, func(p *policy.Pins) { p.Learn(st.hash, c.Tools, h.opts.Now().UTC()) })
-		if err != nil {
-			h.opts.Logger.Warn("pins not saved", "server", st.Name, "error", err)
-		}
+	if h.pinsDamaged { // nobody knows what was accepted
+		report.Changed = append(report.Changed, report.New...)
+	} else if len(report.New) > 0 && !c.Cached {
+		h.learnPins(st, c)
 	}
 	if len(report.Changed) > 0 {
 		h.opts.Logger.Warn("tool definitions changed", "server", st.Name, "tools", report.Changed)
 	}
+	if mode != config.PinStrict {
+		return nil
+	}
 	return report.Changed
+}
+
+// learnPins remembers the tools of a server that are new; pinsMu is held.
+func (h *Host) learnPins(st *ServerStatus, c *conn.Catalog) {
+	learn := func(p *policy.Pins) { p.Learn(st.hash, c.Tools, h.opts.Now().UTC()) }
+	ctx, stop := context.WithTimeout(h.life, pinPatience)
+	defer stop()
+	if err := h.updatePins(ctx, learn); err != nil {
+		learn(&h.pins) // for as long as the host lives
+		h.opts.Logger.Warn("pins not saved", "server", st.Name, "error", err)
+	}
 }
 
 // ToolChange is a tool whose definition is not the one that was accepted.
@@ -113,12 +115,12 @@ func (h *Host) acceptTools(ctx context.Context, st ServerStatus, catalog *conn.C
 		return errorf(KindDenied, "The tools of %q changed since they were shown; nothing was accepted.", st.Name).
 			hint("Run patchbay approve --tools %s again.", st.Name)
 	}
-	delete(h.pinChecks, st.hash)
+	defer h.pinsSeq.Add(1)
 	return h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, catalog.Tools, h.opts.Now().UTC()) })
 }
 
 func (h *Host) pinnedServer(ctx context.Context, name string) (ServerStatus, *conn.Catalog, error) {
-	sv, err := h.connect(ctx, name)
+	sv, _, err := h.connect(ctx, name)
 	if err != nil {
 		return ServerStatus{}, nil, err
 	}
@@ -145,21 +147,23 @@ func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error 
 	return err
 }
 
-// readPins reads the pins. If they cannot be read every pinned tool counts as
-// new, and the problem says so.
+// readPins reads the pins. If they cannot be read, what is pinned counts as
+// changed, and the problem says so.
 func (h *Host) readPins() []config.Problem {
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
+	defer h.pinsSeq.Add(1)
 	data, err := atomicfile.Read(h.places.pinsFile(), maxPins)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	pins := policy.Pins{}
 	if err == nil {
 		err = json.Unmarshal(data, &pins)
 	}
-	if err != nil {
-		return []config.Problem{{Severity: config.SeverityError, File: h.places.pinsFile(), Message: "no pin can be read: " + err.Error(), Hint: "Move the file away; tools are then remembered anew."}}
+	h.pinsDamaged = err != nil && !errors.Is(err, fs.ErrNotExist)
+	if h.pinsDamaged {
+		return []config.Problem{{
+			Severity: config.SeverityError, File: h.places.pinsFile(),
+			Message: "no pin can be read, so pinned tools count as changed: " + err.Error(), Hint: "Move the file away; tools are then remembered anew.",
+		}}
 	}
 	h.pins = pins
 	return nil

@@ -20,11 +20,11 @@ type Prompt struct {
 // or of all if server is empty, as far as they are known.
 func (s *Session) ListPrompts(ctx context.Context, server string) ([]Prompt, error) {
 	out := []Prompt{}
-	catalogs, err := s.catalogs(ctx, server, "prompts")
-	for name, c := range catalogs {
-		for _, raw := range c.Prompts {
+	offers, err := s.offers(ctx, server, "prompts")
+	for _, o := range offers {
+		for _, raw := range o.Prompts {
 			prompt, _ := wire.StringMember(raw, "name")
-			out = append(out, Prompt{Server: name, Name: prompt, Definition: raw})
+			out = append(out, Prompt{Server: o.server, Name: prompt, Definition: raw})
 		}
 	}
 	return out, err
@@ -44,7 +44,7 @@ func (s *Session) GetPrompt(ctx context.Context, server, name string, arguments 
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.send(ctx, server, wire.Call{Method: "prompts/get", Params: params})
+	raw, err := s.send(ctx, server, wire.Call{Method: "prompts/get", Params: params}, nil)
 	if _, answered := errors.AsType[*RPCError](err); answered && sv.Catalog() != nil {
 		err = unknownPrompt(server, name, sv.Catalog().Prompts, err)
 	}
@@ -72,5 +72,5 @@ func unknownPrompt(server, name string, prompts []json.RawMessage, err error) er
 // Complete asks a server to complete an argument; params and result are those
 // of completion/complete.
 func (s *Session) Complete(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error) {
-	return s.send(ctx, server, wire.Call{Method: "completion/complete", Params: params})
+	return s.send(ctx, server, wire.Call{Method: "completion/complete", Params: params}, nil)
 }

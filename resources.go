@@ -5,11 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"iter"
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -38,12 +36,12 @@ type ResourceContent struct {
 // is not connected is its last.
 func (s *Session) ListResources(ctx context.Context, server string) ([]Resource, error) {
 	out := []Resource{}
-	catalogs, err := s.catalogs(ctx, server, "resources")
-	for name, c := range catalogs {
-		for _, raw := range c.Resources {
+	offers, err := s.offers(ctx, server, "resources")
+	for _, o := range offers {
+		for _, raw := range o.Resources {
 			r := Resource{}
 			if json.Unmarshal(raw, &r) == nil {
-				r.Server = name // whatever the resource claims
+				r.Server = o.server // whatever the resource claims
 				out = append(out, r)
 			}
 		}
@@ -51,51 +49,43 @@ func (s *Session) ListResources(ctx context.Context, server string) ([]Resource,
 	return out, err
 }
 
-// catalogs yields the catalog of one server, which is connected if need be and
-// must have the capability, or those of all servers if none is named, as far as
-// they are known.
-func (s *Session) catalogs(ctx context.Context, server, capability string) (iter.Seq2[string, *conn.Catalog], error) {
-	var names []string
-	if server != "" {
-		sv, err := s.withCapability(ctx, server, capability)
-		if err != nil {
-			return none, err
-		}
-		names = append(names, sv.Name())
-	} else {
-		for _, st := range s.host.Servers() {
-			if st.InForce && st.Skip == "" && st.State != config.Disabled && st.State != config.NeedsApproval && s.admit(st.Name) == nil {
-				names = append(names, st.Name)
-			}
-		}
-	}
-	return func(yield func(string, *conn.Catalog) bool) {
-		for _, name := range names {
-			sv, ok := s.host.manager.Server(name, conn.Profile{})
-			if !ok || sv.Catalog() == nil {
-				continue
-			}
-			if !yield(name, sv.Catalog()) {
-				return
-			}
-		}
-	}, nil
+// offer is what one server offers.
+type offer struct {
+	server string
+	*conn.Catalog
 }
 
-// none yields nothing.
-func none(func(string, *conn.Catalog) bool) {}
+// offers returns what one server offers, which is connected if need be and must
+// have the capability, or what all do if none is named, as far as that is known.
+func (s *Session) offers(ctx context.Context, server, capability string) ([]offer, error) {
+	if server != "" {
+		sv, err := s.withCapability(ctx, server, capability)
+		if err != nil || sv.Catalog() == nil {
+			return nil, err
+		}
+		return []offer{{sv.Name(), sv.Catalog()}}, nil
+	}
+	set := s.toolset()
+	var all []offer
+	for i, st := range set.inputs.servers {
+		if c := set.inputs.catalogs[i]; c != nil && set.denied[st.Name] == nil {
+			all = append(all, offer{st.Name, c})
+		}
+	}
+	return all, nil
+}
 
 // withCapability returns a server's connection, made if need be, if the server
 // has a capability.
 func (s *Session) withCapability(ctx context.Context, server, capability string) (*conn.Server, error) {
-	if err := s.admit(server); err != nil {
+	if _, err := s.reach(server, conn.Profile{}); err != nil {
 		return nil, err
 	}
-	sv, err := s.host.connect(ctx, server)
+	sv, opening, err := s.host.connect(ctx, server)
 	if err != nil {
 		return nil, err
 	}
-	if opening := sv.Status().Opening; opening == nil || !opening.Has(capability) {
+	if !opening.Has(capability) {
 		return nil, errorf(KindServer, "Server %q does not support %s.", server, capability)
 	}
 	return sv, nil
@@ -107,7 +97,7 @@ func (s *Session) ReadResource(ctx context.Context, server, uri string) ([]Resou
 		return nil, err
 	}
 	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-	raw, err := s.send(ctx, server, wire.Call{Method: "resources/read", Params: params})
+	raw, err := s.send(ctx, server, wire.Call{Method: "resources/read", Params: params}, nil)
 	if answer, ok := errors.AsType[*RPCError](err); ok && (answer.Code == wire.CodeResourceNotFound || answer.Code == wire.CodeInvalidParams) {
 		return nil, errorf(KindNotFound, "Server %q has no resource %q: %s", server, uri, answer.Message)
 	}
@@ -149,19 +139,18 @@ const (
 
 var resourceAliases = map[string]string{"ListMcpResourcesTool": listResourcesTool, "ReadMcpResourceTool": readResourceTool}
 
-func resourceTools() []Tool {
-	tool := func(name, definition string) Tool {
-		return Tool{Name: name, Tool: name, Definition: json.RawMessage(definition), Deferred: true, names: []string{name}}
+func resourceTools() []offered {
+	tool := func(name, definition string) offered {
+		return offered{Tool: Tool{Tool: name, Definition: json.RawMessage(definition), Deferred: true}}
 	}
-	return []Tool{
+	return []offered{
 		tool(listResourcesTool, `{"name":"list_mcp_resources","description":"List the resources that MCP servers offer, of all servers or of one.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server; all servers if left out"}}},"annotations":{"readOnlyHint":true}}`),
 		tool(readResourceTool, `{"name":"read_mcp_resource","description":"Read a resource of an MCP server. Binary content is saved to a file whose path is returned.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server"},"uri":{"type":"string","description":"URI of the resource"}},"required":["server","uri"]},"annotations":{"readOnlyHint":true}}`),
 	}
 }
 
-// callResourceTool answers the two tools above. They are read-only and need no
-// permission beyond that of the servers' being there.
-func (s *Session) callResourceTool(ctx context.Context, t Tool, arguments json.RawMessage) (*Result, error) {
+// callResourceTool answers the two tools above.
+func (s *Session) callResourceTool(ctx context.Context, t Tool, arguments json.RawMessage) (json.RawMessage, error) {
 	var args struct{ Server, URI string }
 	if err := json.Unmarshal(arguments, &args); err != nil {
 		return nil, errorf(KindConfigInvalid, "The arguments of %s do not fit: %v", t.Name, err)
@@ -185,8 +174,7 @@ func (s *Session) callResourceTool(ctx context.Context, t Tool, arguments json.R
 	if err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": string(text)}}})
-	return &Result{Tool: t, Raw: raw, spill: s.host.spill}, err
+	return json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": string(text)}}})
 }
 
 // extensionOf is the end of the name of a file of a type.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -54,10 +55,11 @@ type Session struct {
 	life context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu      sync.Mutex
-	tools   *toolSet           // as of the host's change number toolsAt
-	toolsAt uint64             //
-	calls   map[string]*flight // by server
+	building sync.Mutex // held while the tool set is made anew
+	set      atomic.Pointer[toolSet]
+
+	mu    sync.Mutex         // guards calls
+	calls map[string]*flight // by server
 }
 
 // NewSession opens a session. Rules that cannot be understood deny what they
@@ -117,14 +119,20 @@ func (s *Session) Close() {
 
 // follow tells the session's user of changes, of many at a time as of one.
 func (s *Session) follow() {
-	_, next := s.host.news.latest()
+	next := s.host.news.following()
+	last := s.toolset()
 	for {
 		select {
 		case <-next:
 		case <-s.life.Done():
 			return
 		}
-		_, next = s.host.news.latest() // before telling, so that none is missed
+		next = s.host.news.following() // before looking, so that none is missed
+		now := s.toolset()
+		if now.offersSame(last) {
+			continue
+		}
+		last = now
 		_ = s.host.protect("Client.Changed", func() error {
 			s.opts.Client.Changed()
 			return nil
@@ -160,54 +168,6 @@ func (c *Client) profile(ui *UI) conn.Profile {
 	return conn.Profile{Key: hex.EncodeToString(sum[:8]), Capabilities: own}
 }
 
-// Forward sends any request to a server and returns its result as it is. What
-// calls a tool is subject to the session's rules, like Call; an error the
-// server answered with is an *RPCError.
-func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
-	return s.forward(ctx, server, method, params, nil)
-}
-
-// decide applies all rules to a tool.
-func (s *Session) decide(t Tool) Decision {
-	if t.Server == "" {
-		return Decision{Effect: Allow, Reason: "it is Patchbay's own, and reads what servers offer anyway"}
-	}
-	st, err := s.host.configured().find(t.Server)
-	if err != nil {
-		return Decision{Effect: Deny, Reason: err.Error()}
-	}
-	s.host.mu.Lock()
-	standard := s.host.settings.Permissions.Default
-	s.host.mu.Unlock()
-	v := policy.Decide(t.policyTool(), s.toolset().rules, st.entry)
-	d := Decision{Effect: v.Effect, Rule: v.Rule, Reason: v.Reason}
-	if d.Effect == policy.Passthrough {
-		d.Effect, d.Reason = s.opts.Default, "no rule is about it, and that is what this session does then"
-		switch {
-		case d.Effect != "":
-		case standard != "":
-			d.Effect, d.Reason = Effect(standard), "no rule is about it, and permissions.default in the settings says so"
-		default:
-			d.Effect, d.Reason = Ask, "no rule is about it"
-		}
-	}
-	return d
-}
-
-// admit says why nothing of a server may be used; nil if that is not so. What
-// denies all of its tools is about its resources and prompts too.
-func (s *Session) admit(server string) error {
-	st, err := s.host.configured().find(server) // it may have been given by its title
-	if err != nil {
-		return err
-	}
-	r := policy.DeniesServer(s.toolset().rules, st.Name)
-	if r == nil {
-		return nil
-	}
-	return errorf(KindDenied, "Server %q is denied.", server).hint("The rule is %s in %s.", r.Pattern, r.Source)
-}
-
 // Decision is whether a call may go ahead, and what decided it.
 type Decision struct {
 	Effect Effect `json:"effect"`
@@ -218,39 +178,39 @@ type Decision struct {
 // Why explains what would happen to a call of a tool, without calling it. It
 // knows of tools that are denied, which to callers are not there at all.
 func (s *Session) Why(name string) (Tool, Decision, error) {
-	t, err := s.resolve(name)
+	set := s.toolset()
+	t, err := set.find(name)
 	if err != nil {
-		if t, d, ok := s.findHidden(name); ok {
-			return t, d, nil
+		hidden, ok := set.findHidden(name)
+		if !ok {
+			return Tool{}, Decision{}, err
 		}
-		return Tool{}, Decision{}, err
+		t = hidden
 	}
-	if t.Changed {
-		return t, Decision{Effect: Deny, Reason: "tool_changed: its definition is not the one that was accepted; see patchbay approve --tools " + t.Server}, nil
+	if t.Changed && t.decision.Effect != Deny {
+		return t.Tool, Decision{Effect: Deny, Reason: "tool_changed: its definition is not the one that was accepted; see patchbay approve --tools " + t.Server}, nil
 	}
-	return t, s.decide(t), nil
+	return t.Tool, t.decision, nil
 }
 
 // permit asks for consent where a decision demands it.
-func (s *Session) permit(ctx context.Context, t Tool, arguments json.RawMessage) error {
+func (s *Session) permit(ctx context.Context, t *offered, arguments json.RawMessage) error {
 	if t.Changed {
-		return errorf(KindDenied, "tool_changed: the definition of %s is not the one that was accepted.", t.Name).
-			hint("Run patchbay approve --tools %s to see what changed and accept it.", t.Server)
+		return toolChanged(t.Tool)
 	}
-	d := s.decide(t)
-	switch d.Effect {
+	switch t.decision.Effect {
 	case Allow:
 		return nil
 	case Deny:
-		return denied(t, d)
+		return denied(t.Tool, t.decision)
 	}
 	ui := s.host.opts.UI
 	if ui == nil || ui.Confirm == nil {
-		return errorf(KindDenied, "MCPTool requires permission.").hint("%s: %s", t.Name, d.Reason)
+		return errorf(KindDenied, "MCPTool requires permission.").hint("%s: %s", t.Name, t.decision.Reason)
 	}
 	var ok bool
 	err := s.host.protect("UI.Confirm", func() (err error) {
-		ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
+		ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t.Tool, Arguments: arguments, Decision: t.decision})
 		return err
 	})
 	if err != nil {
@@ -260,6 +220,11 @@ func (s *Session) permit(ctx context.Context, t Tool, arguments json.RawMessage)
 		return errorf(KindDenied, "%s was not permitted.", t.Name)
 	}
 	return nil
+}
+
+func toolChanged(t Tool) error {
+	return errorf(KindDenied, "tool_changed: the definition of %s is not the one that was accepted.", t.Name).
+		hint("Run patchbay approve --tools %s to see what changed and accept it.", t.Server)
 }
 
 func denied(t Tool, d Decision) error {

@@ -71,9 +71,44 @@ type ServerStatus struct {
 	approved bool          // it needs an approval and has one
 }
 
+// usable reports whether a declaration may be connected, as far as the files
+// decide that.
+func (s *ServerStatus) usable() bool {
+	return s.InForce && s.Skip == "" && s.entry.Valid() && s.State != config.Disabled && s.State != config.NeedsApproval
+}
+
 // called reports whether a person who says name means this declaration.
 func (s ServerStatus) called(name string) bool {
 	return name != "" && (s.Name == name || s.Title == name)
+}
+
+// reading is what all configuration said when it was last read. It does not
+// change once made.
+type reading struct {
+	snap     Snapshot // without connections, which are added when it is looked at
+	settings config.Settings
+	rules    []Rule         // of the settings
+	inForce  map[string]int // the declaration that stands for a name, by its place in snap.Servers
+}
+
+func newReading(snap Snapshot, s settings) *reading {
+	r := &reading{snap: snap, settings: s.user, rules: s.rules, inForce: make(map[string]int, len(snap.Servers))}
+	for i, st := range snap.Servers {
+		if st.InForce {
+			r.inForce[st.Name] = i
+		}
+	}
+	return r
+}
+
+// find returns the declaration that stands for a name, or for the name as its
+// file spells it.
+func (r *reading) find(name string) (*ServerStatus, error) {
+	if i, ok := r.inForce[name]; ok {
+		return &r.snap.Servers[i], nil
+	}
+	st, err := r.snap.find(name)
+	return &st, err
 }
 
 // Servers returns every declaration of every server, shadowed ones included,
@@ -83,20 +118,13 @@ func (h *Host) Servers() []ServerStatus { return h.Snapshot().Servers }
 // Snapshot returns what the host knows now: what the files say, and where the
 // connections are.
 func (h *Host) Snapshot() Snapshot {
-	snap := h.configured()
-	snap.Seq, _ = h.news.latest()
-	snap.Servers = slices.Clone(snap.Servers)
+	seq := h.news.number() // first: the snapshot may know more than that, but not less
+	snap := h.reading.Load().snap
+	snap.Seq, snap.Servers = seq, slices.Clone(snap.Servers)
 	for i := range snap.Servers {
 		h.addConnection(&snap.Servers[i])
 	}
 	return snap
-}
-
-// configured returns the snapshot as the files alone have it.
-func (h *Host) configured() Snapshot {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.snap
 }
 
 // addConnection adds what the connection of a declaration knows, if it has one.
@@ -112,10 +140,9 @@ func (h *Host) addConnection(st *ServerStatus) {
 // Server returns the declaration that stands for a name, or for the name as its
 // file spells it.
 func (h *Host) Server(name string) (ServerStatus, error) {
-	st, err := h.configured().find(name)
-	if err == nil {
-		h.addConnection(&st)
-	}
+	found, err := h.reading.Load().find(name)
+	st := *found
+	h.addConnection(&st)
 	return st, err
 }
 
@@ -163,8 +190,8 @@ func (h *Host) Reload(ctx context.Context) error {
 
 func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
-	if settings.damaged && h.found.Files != nil { // as for servers, see keepGood
-		settings.user, settings.rules = h.settings, h.rules
+	if last := h.reading.Load(); settings.damaged && last != nil { // as for servers, see keepGood
+		settings.user, settings.rules = last.settings, last.rules
 	}
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
@@ -201,9 +228,7 @@ func (h *Host) reload(ctx context.Context) error {
 		}
 	}
 	h.found = found
-	h.mu.Lock()
-	h.snap, h.settings, h.rules = snap, settings.user, settings.rules
-	h.mu.Unlock()
+	h.reading.Store(newReading(snap, settings))
 	h.manager.Apply(h.targets(snap.Servers))
 	h.news.announce()
 	return nil

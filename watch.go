@@ -4,13 +4,14 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 )
 
 // news tells any number of waiters that something changed. Waiters see the
 // latest state, not each step on the way to it.
 type news struct {
+	seq  atomic.Uint64 // changed with mu held
 	mu   sync.Mutex
-	seq  uint64
 	next chan struct{} // closed by the next change
 }
 
@@ -18,22 +19,24 @@ type news struct {
 func (n *news) announce() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.seq++
+	n.seq.Add(1)
 	if n.next != nil {
 		close(n.next)
 		n.next = nil
 	}
 }
 
-// latest returns the number of the last change and a channel that is closed by
-// the next.
-func (n *news) latest() (seq uint64, next <-chan struct{}) {
+// number is that of the last change.
+func (n *news) number() uint64 { return n.seq.Load() }
+
+// following returns a channel that is closed by the next change.
+func (n *news) following() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == nil {
 		n.next = make(chan struct{})
 	}
-	return n.seq, n.next
+	return n.next
 }
 
 // Watch yields the host's snapshot now and after every change, until ctx or the
@@ -41,7 +44,7 @@ func (n *news) latest() (seq uint64, next <-chan struct{}) {
 func (h *Host) Watch(ctx context.Context) iter.Seq[Snapshot] {
 	return func(yield func(Snapshot) bool) {
 		for {
-			_, next := h.news.latest()
+			next := h.news.following()
 			if !yield(h.Snapshot()) {
 				return
 			}

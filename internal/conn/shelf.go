@@ -94,7 +94,7 @@ func (h *shelf) replace(old, next *Catalog, lists []fetched) bool {
 	if !slices.ContainsFunc(lists, func(f fetched) bool { return f.err != nil }) {
 		h.whole = next
 	}
-	return old == nil || old.Cached || !next.sameLists(old)
+	return old == nil || old.Cached || !next.SameLists(old)
 }
 
 // note takes note of how the server stands, if it has come to an end of some

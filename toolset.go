@@ -1,0 +1,339 @@
+package patchbay
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/bridge"
+	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// toolSet is everything a session offers at one moment. All that can be decided
+// about a tool before it is called is decided here: a call only looks it up.
+type toolSet struct {
+	inputs toolInputs
+	upTo   atomic.Uint64 // the number of the host's last change that it takes in
+
+	tools    []offered          // ours first, then by server and name
+	hidden   []offered          // which no list has
+	names    *bridge.Names      // of tools
+	byRef    map[bridge.Ref]int // of tools
+	denied   map[string]*Rule   // by server, the rule that denies all of it
+	warnings []string
+}
+
+// offered is a tool with what is known of calls of it.
+type offered struct {
+	Tool
+	decision Decision
+	strict   bool     // it may be called only as it was accepted
+	names    []string // that rules may have for it
+}
+
+func (t *offered) policyTool() policy.Tool {
+	return policy.Tool{Server: t.Server, Tool: t.Tool.Tool, Names: t.names}
+}
+
+// toolInputs is all that a tool set is made of, besides the session's own
+// options: while it stays the same, so does the set.
+type toolInputs struct {
+	reading  *reading
+	pins     uint64          // generation
+	servers  []*ServerStatus // that may be used
+	catalogs []*conn.Catalog // of those; nil where none is known
+}
+
+func (in toolInputs) same(other toolInputs) bool {
+	return in.reading == other.reading && in.pins == other.pins &&
+		slices.Equal(in.servers, other.servers) && slices.Equal(in.catalogs, other.catalogs)
+}
+
+func (h *Host) toolInputs() toolInputs {
+	in := toolInputs{reading: h.reading.Load(), pins: h.pinsSeq.Load()}
+	for i := range in.reading.snap.Servers {
+		st := &in.reading.snap.Servers[i]
+		if !st.usable() {
+			continue
+		}
+		if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
+			in.servers, in.catalogs = append(in.servers, st), append(in.catalogs, sv.Catalog())
+		}
+	}
+	return in
+}
+
+// toolset returns what the session offers now.
+func (s *Session) toolset() *toolSet {
+	news := &s.host.news
+	if set := s.set.Load(); set != nil && set.upTo.Load() == news.number() {
+		return set
+	}
+	s.building.Lock()
+	defer s.building.Unlock()
+	now, set := news.number(), s.set.Load() // in this order: what changes now is taken in or noticed next time
+	if set != nil && set.upTo.Load() == now {
+		return set
+	}
+	if in := s.host.toolInputs(); set == nil || !set.inputs.same(in) {
+		last := set
+		set = s.buildTools(in)
+		for _, w := range set.warnings {
+			if last == nil || !slices.Contains(last.warnings, w) {
+				s.host.opts.Logger.Warn("tools", "session", s.opts.Name, "warning", w)
+			}
+		}
+		s.set.Store(set)
+	}
+	set.upTo.Store(now)
+	return set
+}
+
+// buildTools decides what the session offers: of all tools those that nothing
+// hides, each with its name and what happens to a call of it.
+func (s *Session) buildTools(in toolInputs) *toolSet {
+	settings := cmp.Or(s.host.opts.Naming, in.reading.settings.Naming)
+	naming := bridge.Naming{Style: settings.Style, MaxLength: settings.MaxLength, LastWins: settings.Collision == config.CollisionLastWins}
+	all, asked := s.host.allTools(in)
+	names, collisions := bridge.NewNames(asked, naming)
+	for i := range all {
+		t := &all[i]
+		t.Name = names.Of(t.ref())
+		for _, name := range []string{t.Name, asked[i].Name} { // what a person has seen, a rule may say
+			if name != "" && !slices.Contains(t.names, name) {
+				t.names = append(slices.Clip(t.names), name)
+			}
+		}
+	}
+
+	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all)), denied: map[string]*Rule{}}
+	s.applyRules(set, all)
+	if len(set.hidden) > 0 { // what is not there takes no name away
+		asked = slices.DeleteFunc(asked, func(e bridge.Exposed) bool { return set.hides(e.Ref) })
+		names, collisions = bridge.NewNames(asked, naming)
+	}
+	set.names, set.warnings = names, append(set.warnings, collisions...)
+	for i := range set.tools {
+		set.tools[i].Name = names.Of(set.tools[i].ref())
+	}
+	set.tools = slices.DeleteFunc(set.tools, func(t offered) bool {
+		if t.Name != "" {
+			return false
+		}
+		t.decision = Decision{Effect: Deny, Reason: "another tool has the same name, and the settings say that the last one wins"}
+		set.hidden = append(set.hidden, t)
+		return true
+	})
+	for i := range set.tools {
+		set.byRef[set.tools[i].ref()] = i
+	}
+	return set
+}
+
+// allTools returns every tool that is known, sorted by server and name, and how
+// each is to be called.
+func (h *Host) allTools(in toolInputs) (all []offered, asked []bridge.Exposed) {
+	resources := false
+	for i, st := range in.servers {
+		catalog := in.catalogs[i]
+		if catalog == nil {
+			continue
+		}
+		_, ok := wire.Member(catalog.Capabilities, "resources")
+		resources = resources || ok
+		known := h.knownTools(in.reading, st, catalog, conn.Profile{})
+		strict := policy.Mode(st.entry) == config.PinStrict
+		for i, t := range known.tools {
+			all = append(all, offered{Tool: t, names: known.names[i], strict: strict})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b offered) int {
+		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Tool.Tool, b.Tool.Tool))
+	})
+	if resources {
+		all = append(resourceTools(), all...)
+	}
+	asked = make([]bridge.Exposed, len(all))
+	for i, t := range all {
+		asked[i].Ref = t.ref()
+		if at, ok := in.reading.inForce[t.Server]; ok {
+			asked[i].Name = exposedName(in.reading.snap.Servers[at].Server, t.Tool.Tool)
+		} else {
+			asked[i].Name = t.Tool.Tool // ours
+		}
+	}
+	return all, asked
+}
+
+// exposedName is the name an entry gives one of its tools.
+func exposedName(s config.Server, tool string) string {
+	for _, r := range s.Tools {
+		if r.Name == tool {
+			return r.ExposedName
+		}
+	}
+	return ""
+}
+
+// applyRules sorts all tools into those that the session offers and those that
+// are hidden, and decides about calls of them.
+func (s *Session) applyRules(set *toolSet, all []offered) {
+	r := set.inputs.reading
+	var servers []string
+	for _, st := range set.inputs.servers {
+		servers = append(servers, st.Name)
+	}
+	known := make([]policy.Tool, len(all))
+	for i := range all {
+		known[i] = all[i].policyTool()
+	}
+	rules, unclear := policy.Unambiguous(slices.Concat(r.rules, s.rules), servers, known)
+	for _, rule := range unclear {
+		set.warnings = append(set.warnings, fmt.Sprintf("the rule %s in %s could mean several servers and is not applied", rule.Pattern, rule.Source))
+	}
+	for _, name := range servers {
+		if rule := policy.DeniesServer(rules, name); rule != nil {
+			set.denied[name] = rule
+		}
+	}
+	for i, t := range all {
+		var entry config.Entry // ours have none
+		if at, ok := r.inForce[t.Server]; ok {
+			entry = r.snap.Servers[at].entry
+		}
+		why, hidden := policy.Hidden(known[i], rules, entry.Server, s.opts.Tools)
+		t.decision = s.decide(known[i], rules, entry, r.settings.Permissions.Default)
+		if !hidden {
+			set.tools = append(set.tools, t)
+			continue
+		}
+		if t.decision.Effect != Deny {
+			t.decision = Decision{Effect: Deny, Reason: why}
+		}
+		set.hidden = append(set.hidden, t)
+	}
+}
+
+// decide says what happens to a call of a tool.
+func (s *Session) decide(t policy.Tool, rules []Rule, entry config.Entry, standard config.PermissionDefault) Decision {
+	v := policy.Decide(t, rules, entry)
+	switch {
+	case v.Effect != policy.Passthrough:
+		return Decision{v.Effect, v.Rule, v.Reason}
+	case t.Server == "":
+		return Decision{Allow, nil, "no rule is about it, and it only reads what servers offer"}
+	}
+	own := s.opts.Default
+	switch settings := Effect(standard); {
+	case own == "" && settings == "":
+		return Decision{Ask, nil, v.Reason}
+	case own == "" || stricter(settings, own):
+		return Decision{settings, nil, v.Reason + ", and permissions.default in the settings says so"}
+	default:
+		return Decision{own, nil, v.Reason + ", and that is what this session does then"}
+	}
+}
+
+// stricter reports whether an effect lets less through than another.
+func stricter(a, b Effect) bool {
+	order := []Effect{Allow, Ask, Deny}
+	return slices.Index(order, a) > slices.Index(order, b)
+}
+
+// hides reports whether a tool is one of the hidden.
+func (set *toolSet) hides(r bridge.Ref) bool {
+	_, found := slices.BinarySearchFunc(set.hidden, r, func(t offered, r bridge.Ref) int {
+		return cmp.Or(strings.Compare(t.Server, r.Server), strings.Compare(t.Tool.Tool, r.Tool))
+	})
+	return found
+}
+
+// find returns the tool that a name means: the session's own name for it, or
+// any other rendering that means exactly one tool.
+func (set *toolSet) find(name string) (*offered, error) {
+	if alias, ok := resourceAliases[name]; ok {
+		name = alias
+	}
+	ref, err := set.names.Resolve(name)
+	if err != nil {
+		return nil, errorf(KindToolNotFound, "%v", err)
+	}
+	return &set.tools[set.byRef[ref]], nil
+}
+
+// findHidden finds a tool that no list has.
+func (set *toolSet) findHidden(name string) (*offered, bool) {
+	i := slices.IndexFunc(set.hidden, func(t offered) bool { return t.Name == name || slices.Contains(t.names, name) })
+	if i < 0 {
+		return nil, false
+	}
+	return &set.hidden[i], true
+}
+
+// offersSame reports whether a model would be told the same by another set.
+func (set *toolSet) offersSame(other *toolSet) bool {
+	sameTool := func(a, b offered) bool {
+		return a.Name == b.Name && a.Changed == b.Changed && bytes.Equal(a.Definition, b.Definition)
+	}
+	return slices.EqualFunc(set.tools, other.tools, sameTool) &&
+		slices.EqualFunc(set.inputs.servers, other.inputs.servers, func(a, b *ServerStatus) bool { return a.Name == b.Name }) &&
+		slices.EqualFunc(set.inputs.catalogs, other.inputs.catalogs, func(a, b *conn.Catalog) bool {
+			return a == b || a != nil && b != nil && a.SameLists(b)
+		})
+}
+
+// knownTools is what a catalog says of a server's tools, in the form that every
+// session needs.
+type knownTools struct {
+	reading *reading
+	catalog *conn.Catalog
+	pins    uint64 // generation
+
+	tools  []Tool
+	names  [][]string // of tools: every rendering
+	byName map[string]int
+}
+
+// knownKey is a connection of a server.
+type knownKey struct{ server, profile string }
+
+// knownTools reads a catalog, and compares it with the pins, unless that was done
+// already.
+func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.Profile) *knownTools {
+	key, pins := knownKey{st.Name, p.Key}, h.pinsSeq.Load()
+	h.knownMu.Lock()
+	known := h.known[key]
+	h.knownMu.Unlock()
+	if known != nil && known.reading == r && known.catalog == c && known.pins == pins {
+		return known
+	}
+	known = &knownTools{reading: r, catalog: c, pins: pins, byName: make(map[string]int, len(c.Tools))}
+	changed := h.changedTools(st, c)
+	for _, def := range c.Tools {
+		name, _ := wire.StringMember(def, "name")
+		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: slices.Contains(changed, name), provider: st.Origin.Provider}
+		known.byName[name] = len(known.tools)
+		known.tools, known.names = append(known.tools, t), append(known.names, renderings(t.ref()))
+	}
+	h.knownMu.Lock()
+	defer h.knownMu.Unlock()
+	maps.DeleteFunc(h.known, func(_ knownKey, k *knownTools) bool { return k.reading != r }) // of servers that may be gone
+	h.known[key] = known
+	return known
+}
+
+// renderings are all the names a rule may have for a tool, whatever its session.
+func renderings(ref bridge.Ref) []string {
+	names := []string{ref.Server + "/" + ref.Tool, ref.Server + "." + ref.Tool}
+	for _, style := range []config.NamingStyle{config.NamingClaude, config.NamingXcsh, config.NamingOMP} {
+		names = append(names, bridge.Render(style, ref))
+	}
+	return names
+}
