@@ -89,13 +89,14 @@ func leanConn(tb testing.TB) *conn.Server {
 
 var leanCall = wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"tool_3","arguments":{"text":"hello"}}`)}
 
-// What a session costs beyond its connection.
-func BenchmarkCall(b *testing.B) {
-	s, direct := leanFleet(b), leanConn(b)
-	roads := []struct {
-		name string
-		call func(context.Context) error
-	}{
+// road is one way to call a tool.
+type road struct {
+	name string
+	call func(context.Context) error
+}
+
+func leanRoads(s *patchbay.Session, direct *conn.Server) []road {
+	return []road{
 		{"conn", func(ctx context.Context) error {
 			_, err := direct.Call(ctx, leanCall)
 			return err
@@ -109,7 +110,11 @@ func BenchmarkCall(b *testing.B) {
 			return err
 		}},
 	}
-	for _, road := range roads {
+}
+
+// What a session costs beyond its connection.
+func BenchmarkCall(b *testing.B) {
+	for _, road := range leanRoads(leanFleet(b), leanConn(b)) {
 		b.Run(road.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -118,5 +123,26 @@ func BenchmarkCall(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A session may cost a call its params, its result and little else, however
+// many servers, tools and rules there are. What it costs more is a mistake that
+// a gateway with many clients would pay for.
+func TestCallCost(t *testing.T) {
+	s, direct := leanFleet(t), leanConn(t)
+	allocations := func(call func(context.Context) error) float64 {
+		return testing.AllocsPerRun(200, func() {
+			if err := call(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	roads := leanRoads(s, direct)
+	base := allocations(roads[0].call)
+	for _, road := range roads[1:] {
+		if n := allocations(road.call); n > base+6 {
+			t.Errorf("%s allocates %v times, its connection %v times", road.name, n, base)
+		}
 	}
 }
