@@ -3,6 +3,7 @@ package patchbay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -330,5 +331,28 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	if n := len(h.Servers()); n != 9 {
 		t.Errorf("%d servers, want 9", n)
+	}
+}
+
+// Row 34 of the fault matrix: hosts that edit one file at the same time lose
+// nothing of each other's.
+func TestTwoHostsLoseNoEdit(t *testing.T) {
+	c := newComputer(t)
+	const each = 10
+	var wg sync.WaitGroup
+	for _, who := range []string{"one", "two"} {
+		h := c.open()
+		wg.Go(func() {
+			for i := range each {
+				_, err := h.Add(t.Context(), patchbay.AddRequest{Name: fmt.Sprint(who, i), Scope: config.ScopeUser, Server: []byte(`{"command":"x"}`)})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(c.open().Servers()); n != 2*each {
+		t.Errorf("%d servers, want %d", n, 2*each)
 	}
 }
