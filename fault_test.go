@@ -88,10 +88,10 @@ func TestBadCommands(t *testing.T) {
 func TestExitBeforeInitialize(t *testing.T) {
 	leavesNothing(t)
 	h := withServers(t, map[string]config.Server{"dies": scripted("-start=exit")}, nil)
-	st := awaitState(t, h, "dies", config.Failed)
-	if want := "the server exited: exit status 3; it last wrote: line 29"; st.Reason != want || st.NextRetry == nil {
-		t.Errorf("failed because %q, next try %v", st.Reason, st.NextRetry)
-	}
+	await(t, h, "the server is tried again, its status and last words being known", func(snap patchbay.Snapshot) bool {
+		st := snap.Servers[0]
+		return st.State == config.Failed && st.Reason == "the server exited: exit status 3; it last wrote: line 29" && st.NextRetry != nil
+	})
 	logs, err := h.Logs("dies")
 	if err != nil || !strings.HasSuffix(logs, "line 28\nline 29\n") {
 		t.Errorf("logs %q, %v", logs, err)

@@ -24,8 +24,9 @@ const (
 	// for patience.
 	maxReadPause = 30 * time.Second
 
-	// reasonPatience is how long a call that died waits to be told of what.
-	reasonPatience = 500 * time.Millisecond
+	// reasonPatience is how long a call that died waits to be told of what. It
+	// is longer than exitPatience.
+	reasonPatience = 1500 * time.Millisecond
 
 	// maxTimeouts is how many calls in a row may go unanswered before the
 	// server has to show that it lives.

@@ -16,8 +16,9 @@ import (
 
 const (
 	// exitPatience is how long a child whose output has ended may take to
-	// exit, so that its status can be told.
-	exitPatience = 250 * time.Millisecond
+	// exit, so that its status can be told. It takes a few milliseconds, unless
+	// the machine is very busy.
+	exitPatience = time.Second
 
 	shownStderr = 20 // lines of a child that failed
 )
