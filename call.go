@@ -41,32 +41,40 @@ func (r *Result) IsError() bool {
 	return ok && string(v) == "true"
 }
 
-// ModelResult is the form of a result for a model.
+// ModelResult is the form of a result for a model, with the details that hosts
+// show beside it.
 type ModelResult struct {
-	Text    string          `json:"text"`              // at most the tool's limit of characters
-	IsError bool            `json:"isError,omitempty"` // Text then begins with "Error: "
-	SavedTo string          `json:"savedTo,omitempty"` // file with the whole text, if it was too long
-	Server  string          `json:"serverName"`        //
-	Tool    string          `json:"mcpToolName"`       //
-	Content json.RawMessage `json:"rawContent,omitempty"`
+	Text    string `json:"text"`              // at most the tool's limit of characters
+	IsError bool   `json:"isError,omitempty"` // Text then begins with "Error: "
+	SavedTo string `json:"savedTo,omitempty"` // file with the whole text, if it was too long
+
+	Server     string          `json:"serverName"`
+	Tool       string          `json:"mcpToolName"`
+	Provider   string          `json:"provider,omitempty"` // id of the product whose file declares the server
+	Content    json.RawMessage `json:"rawContent,omitempty"`
+	Structured json.RawMessage `json:"structuredContent,omitempty"`
 }
 
 // ForModel returns the form of the result for a model. If its text is longer
 // than the tool's limit the whole of it goes to a file, and the text shows its
-// head and tail and says where the rest is.
+// head and tail and says where the rest is. If it cannot be saved, the text is
+// shortened all the same and the error says why the rest is lost.
 func (r *Result) ForModel() (ModelResult, error) {
 	flat := bridge.Flatten(r.Raw)
-	m := ModelResult{Text: flat.Text, IsError: flat.IsError, Server: r.Tool.Server, Tool: r.Tool.Tool, Content: flat.Content}
+	m := ModelResult{
+		Text: flat.Text, IsError: flat.IsError,
+		Server: r.Tool.Server, Tool: r.Tool.Tool, Provider: r.Tool.provider, Content: flat.Content, Structured: flat.Structured,
+	}
 	limit := r.Tool.ForModel().MaxResultChars
-	if utf8.RuneCountInString(m.Text) <= limit {
+	if len(m.Text) <= limit || utf8.RuneCountInString(m.Text) <= limit {
 		return m, nil
 	}
-	path, err := r.host.spill(m.Text)
-	if err != nil {
-		return m, fmt.Errorf("the result of %s is too long for a model and could not be saved: %w", r.Tool.Name, err)
+	var err error
+	if m.SavedTo, err = r.host.spill(m.Text); err != nil {
+		err = fmt.Errorf("the result of %s is too long for a model and could not be saved: %w", r.Tool.Name, err)
 	}
-	m.SavedTo, m.Text = path, bridge.Shorten(m.Text, limit, path)
-	return m, nil
+	m.Text = bridge.Shorten(m.Text, limit, m.SavedTo)
+	return m, err
 }
 
 // Call calls a tool under the session's rules. A tool that fails answers with a
@@ -81,12 +89,7 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if report := c.Progress; report != nil {
-		c.Progress = func(params json.RawMessage) {
-			_ = s.host.protect("Call.Progress", func() error { report(params); return nil })
-		}
-	}
-	raw, err := s.callTool(ctx, t, params, c.Progress)
+	raw, err := s.callTool(ctx, t, params, s.protectProgress(c.Progress))
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +210,9 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
 		return nil, errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
 	}
+	progress := s.passOn(server, params)
 	if method != "tools/call" {
-		return s.send(ctx, server, wire.Call{Method: method, Params: params}, nil)
+		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: progress}, nil)
 	}
 	name, _ := wire.StringMember(params, "name")
 	set := s.toolset()
@@ -216,7 +220,30 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	if !ok {
 		return nil, errorf(KindToolNotFound, "Server %q has no tool %q here.", server, name)
 	}
-	return s.callTool(ctx, &set.tools[i], params, nil)
+	return s.callTool(ctx, &set.tools[i], params, progress)
+}
+
+// passOn returns what receives the progress of a request whose sender asked for
+// it, nil if that is nobody.
+func (s *Session) passOn(server string, params json.RawMessage) func(json.RawMessage) {
+	client := s.opts.Client
+	if client == nil || client.Progress == nil {
+		return nil
+	}
+	if _, asked := wire.Member(params, "_meta", wire.MetaProgressToken); !asked {
+		return nil
+	}
+	return s.protectProgress(func(p json.RawMessage) { client.Progress(server, p) })
+}
+
+// protectProgress keeps a panic of the program away from the connection.
+func (s *Session) protectProgress(report func(json.RawMessage)) func(json.RawMessage) {
+	if report == nil {
+		return nil
+	}
+	return func(params json.RawMessage) {
+		_ = s.host.protect("Progress", func() error { report(params); return nil })
+	}
 }
 
 // send sends one request over the session's kind of connection, if accept, which

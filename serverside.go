@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -24,9 +25,8 @@ func (h *Host) serverSide(server string, p conn.Profile) wire.Handler {
 // cancelled is the answer to an elicitation when there is nobody to ask.
 var cancelled = json.RawMessage(`{"action":"cancel"}`)
 
-// HandleRequest takes a request to the session it belongs to: the one whose
-// call carried it or, where the transport cannot tell, the only one with a call
-// in flight. If that is nobody's, an elicitation is cancelled.
+// HandleRequest takes a request to the session it belongs to. If that is
+// nobody's, an elicitation is cancelled.
 func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
 	s := x.asker(r.Tag)
 	var client *Client
@@ -45,7 +45,7 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 			return client.Roots(ctx)
 		}
 	}
-	return nil, &wire.Error{Code: wire.CodeMethodNotFound, Message: r.Method + " is not supported here"}
+	return nil, &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method}
 }
 
 // elicitPatience is how long a person has to answer.
@@ -90,22 +90,23 @@ func (x serverSide) elicit(ctx context.Context, s *Session, params json.RawMessa
 	return answer, nil
 }
 
-// asker finds the session that a request of the server belongs to.
+// asker finds the session that a request of the server belongs to: the one whose
+// call carried it or, where the transport cannot tell, the only one with a call
+// in flight or the only one there is. What could be anybody's is nobody's: one
+// session must not learn of another.
 func (x serverSide) asker(tag any) *Session {
 	if s, ok := tag.(*Session); ok {
 		return s
 	}
-	var only *Session
-	for _, s := range x.sessions() {
-		busy := s.inFlight(x.server) != nil
-		if busy && only != nil {
-			return nil
-		}
-		if busy {
-			only = s
-		}
+	all := x.sessions()
+	busy := slices.DeleteFunc(slices.Clone(all), func(s *Session) bool { return s.inFlight(x.server) == nil })
+	switch {
+	case len(busy) == 1:
+		return busy[0]
+	case len(busy) == 0 && len(all) == 1:
+		return all[0]
 	}
-	return only
+	return nil
 }
 
 // sessions are those that share this connection.
@@ -121,32 +122,40 @@ func (x serverSide) sessions() []*Session {
 	return all
 }
 
-// HandleNotification tells the sessions that share the connection.
+// HandleNotification tells the sessions it may concern. Log messages and updates
+// of resources are for all that share the connection, unless they came with the
+// call of one.
 func (x serverSide) HandleNotification(_ context.Context, n *wire.Notification) {
-	if n.Method == "notifications/elicitation/complete" {
-		if ui := x.host.opts.UI; ui != nil && ui.ElicitComplete != nil {
-			id, _ := wire.StringMember(n.Params, "elicitationId")
-			ui.ElicitComplete(x.server, id)
-		}
+	ui := x.host.opts.UI
+	if n.Method == "notifications/elicitation/complete" && ui != nil && ui.ElicitComplete != nil {
+		id, _ := wire.StringMember(n.Params, "elicitationId")
+		ui.ElicitComplete(x.server, id)
 		return
 	}
 	sessions := x.sessions()
 	if s, ok := n.Tag.(*Session); ok {
 		sessions = []*Session{s}
+	} else if n.Method == "notifications/progress" {
+		return // of a call that is over
 	}
 	for _, s := range sessions {
-		c := s.opts.Client
-		if c == nil {
-			continue
+		if s.opts.Client != nil {
+			_ = x.host.protect("Client", func() error { // the next one is told nevertheless
+				s.opts.Client.notified(x.server, n)
+				return nil
+			})
 		}
-		switch {
-		case n.Method == "notifications/message" && c.Log != nil:
-			c.Log(x.server, n.Params)
-		case n.Method == "notifications/progress" && c.Progress != nil:
-			c.Progress(x.server, n.Params)
-		case n.Method == "notifications/resources/updated" && c.ResourceUpdated != nil:
-			uri, _ := wire.StringMember(n.Params, "uri")
-			c.ResourceUpdated(x.server, uri)
-		}
+	}
+}
+
+func (c *Client) notified(server string, n *wire.Notification) {
+	switch {
+	case n.Method == "notifications/message" && c.Log != nil:
+		c.Log(server, n.Params)
+	case n.Method == "notifications/progress" && c.Progress != nil:
+		c.Progress(server, n.Params)
+	case n.Method == "notifications/resources/updated" && c.ResourceUpdated != nil:
+		uri, _ := wire.StringMember(n.Params, "uri")
+		c.ResourceUpdated(server, uri)
 	}
 }

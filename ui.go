@@ -20,12 +20,15 @@ func (h *Host) protect(what string, call func() error) (err error) {
 }
 
 // UI is how a host reaches a person. Each function may be nil: then the host
-// cannot do that, and what needs it is answered with cancel or denied.
+// cannot do that, and what needs it is answered with cancel or denied. All are
+// called from several goroutines, and must return when ctx ends: nobody waits
+// for the answer any more.
 type UI struct {
 	// Confirm asks whether a call may go ahead.
 	Confirm func(ctx context.Context, r ConfirmRequest) (bool, error)
 
-	// Elicit asks a person what a server wants to know.
+	// Elicit asks a person what a server wants to know. ctx ends with the call
+	// that made the server ask, or after ten minutes. An error means cancel.
 	Elicit func(ctx context.Context, r ElicitRequest) (ElicitResult, error)
 
 	// ElicitComplete tells that what a person was sent to a URL for is done.
@@ -52,15 +55,20 @@ type ElicitResult struct {
 }
 
 // Client is what the user of a session can do for servers. What is nil is not
-// declared to them.
+// declared to them. All functions are called from several goroutines.
 type Client struct {
+	// Elicit, Sample and Roots answer elicitation/create, sampling/createMessage
+	// and roots/list. Params and results are those of the protocol, as they are;
+	// an *RPCError goes to the server as it is. A request goes to the session
+	// whose call made the server ask; where that cannot be told, to none.
 	Elicit func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Sample func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
-	Roots  func(ctx context.Context) (json.RawMessage, error) // the result of roots/list
+	Roots  func(ctx context.Context) (json.RawMessage, error)
 
-	Progress        func(server string, params json.RawMessage)
-	Log             func(server string, params json.RawMessage)
-	Changed         func() // the tools, resources or prompts of the session may have changed; must not close the host
+	// What follows must return soon, and must not close the host.
+	Progress        func(server string, params json.RawMessage) // of requests made with Forward
+	Log             func(server string, params json.RawMessage) // notifications/message
+	Changed         func()                                      // the tools, resources or prompts of the session
 	ResourceUpdated func(server, uri string)
 }
 
