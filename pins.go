@@ -22,6 +22,8 @@ const (
 	// pinPatience is how long a list of tools may wait to have new ones
 	// remembered: another process may be writing too.
 	pinPatience = 2 * time.Second
+
+	pinsHint = "Move the file away; tools are then remembered anew."
 )
 
 // changedTools compares a server's tools with the definitions that were seen
@@ -75,6 +77,9 @@ func (h *Host) ToolChanges(ctx context.Context, name string) ([]ToolChange, erro
 	}
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
+	if h.pinsDamaged {
+		return nil, errorf(KindConfigInvalid, "What was accepted cannot be read: %s is damaged.", h.places.pinsFile()).hint(pinsHint)
+	}
 	return h.toolChanges(st, catalog), nil
 }
 
@@ -162,7 +167,7 @@ func (h *Host) readPins() []config.Problem {
 	if h.pinsDamaged {
 		return []config.Problem{{
 			Severity: config.SeverityError, File: h.places.pinsFile(),
-			Message: "no pin can be read, so pinned tools count as changed: " + err.Error(), Hint: "Move the file away; tools are then remembered anew.",
+			Message: "no pin can be read, so pinned tools count as changed: " + err.Error(), Hint: pinsHint,
 		}}
 	}
 	h.pins = pins
