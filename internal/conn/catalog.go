@@ -134,6 +134,7 @@ func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
 	base.Capabilities, base.ServerInfo, base.Instructions = opening.Capabilities, opening.ServerInfo, opening.Instructions
 	next := base.with(lists)
 	s.shelf.replace(old, next, lists)
+	s.manager.changed() // before those who wait for the connection look for what it offers
 	s.connected(epoch, l, next.problem())
 	s.manager.changed()
 	s.save()
