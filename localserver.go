@@ -14,7 +14,8 @@ import (
 )
 
 // LocalServer is an MCP server of the embedding program. Serve speaks newline
-// JSON-RPC on rw until it ends or ctx does; it is called anew for every
+// JSON-RPC on rw until that or ctx ends, and returns soon after: Close waits for
+// it, but not for more than five seconds. It is called anew for every
 // connection.
 type LocalServer interface {
 	Serve(ctx context.Context, rw io.ReadWriteCloser) error

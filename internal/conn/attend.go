@@ -29,9 +29,9 @@ const (
 type link struct {
 	client  *wire.Client // nil until the handshake is done
 	since   time.Time
-	process *process // the child; nil if there is none
-	headers *headers // of HTTP; nil otherwise
-	closing func()   // ends what client.Close does not; nil if there is nothing
+	process *process     // the child; nil if there is none
+	local   *localServer // in this process; nil if it is not
+	headers *headers     // of HTTP; nil otherwise
 
 	doubts  chan struct{} // room for one: the server has to show that it lives
 	fatal   chan error    // room for one: the connection is of no use any more
@@ -113,8 +113,8 @@ func (l *link) close() {
 	}
 	wg.Wait()
 	l.catalog.Wait()
-	if l.closing != nil {
-		l.closing()
+	if l.local != nil {
+		l.local.close()
 	}
 }
 
@@ -180,8 +180,11 @@ func (s *Server) attend(ctx context.Context, epoch int, l *link) error {
 	defer stop()
 	l.catalog.Go(func() { s.keepCatalog(inner, epoch, l) })
 	err := s.watch(ctx, epoch, l)
-	if l.process != nil && errors.Is(err, wire.ErrClosed) {
+	switch {
+	case l.process != nil && errors.Is(err, wire.ErrClosed):
 		err = l.process.explain(err)
+	case l.local != nil:
+		err = l.local.explain(err)
 	}
 	l.cause = err
 	close(l.ended)

@@ -120,6 +120,8 @@ func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) o
 	switch {
 	case ctx.Err() != nil && !answered:
 		return outcome{err: context.Cause(ctx)}
+	case f.needsScope: // for this request; others are not affected
+		return outcome{err: &CallError{Server: s.name, Method: c.Method, Kind: f.kind, RetrySafe: true, Err: f.err}}
 	case answered && (f.permanent || !isRead(c.Method) || !comeBackLater(err)):
 		return outcome{err: answer}
 	case errors.Is(err, wire.ErrClosed):

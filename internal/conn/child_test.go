@@ -150,6 +150,21 @@ func TestExitBeforeInitialize(t *testing.T) {
 	}
 }
 
+// A child that refuses the handshake may repeat the secrets it was given.
+func TestRefusalWithSecret(t *testing.T) {
+	noLeaks(t)
+	target := shell(`while read line; do id=$(echo "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+if [ -n "$id" ]; then echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32000,"message":"no account for '$API_KEY'"}}'; fi; done`)
+	target.Entry.Server.Env = map[string]config.Secret{"API_KEY": config.NewSecret("s3cr3t-value")}
+	s := one(t, newManager(t, Options{Environ: os.Environ()}), target)
+	e := callError(t, s.Wait(t.Context()))
+	for _, text := range []string{e.Error(), s.Status().Reason} {
+		if !strings.Contains(text, "no account for [redacted]") {
+			t.Errorf("text %q", text)
+		}
+	}
+}
+
 // Row 5: a crash fails the calls under way, and the next finds a new process.
 func TestChildCrashes(t *testing.T) {
 	noLeaks(t)

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -105,31 +105,69 @@ func (s *Server) peerOptions() *wire.PeerOptions {
 	}
 }
 
+// localServer is a server in this process while it serves one connection.
+type localServer struct {
+	log  *slog.Logger
+	end  context.CancelFunc
+	done chan struct{} // closed when it has returned: err is set
+	err  error
+}
+
+// localPatience is how long a server in this process may take to return. There
+// is no way to end one that does not, as there is with a child.
+const localPatience = 5 * time.Second
+
 // dialLocal connects to a server in this process.
 func (s *Server) dialLocal(ctx context.Context, t Target, l *link) error {
 	ours, theirs := net.Pipe()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := serveLocal(life, t.Local, theirs); err != nil && life.Err() == nil {
-			s.log.Warn("local server ended", "error", err)
-		}
+	l.local = &localServer{log: s.log, end: end, done: make(chan struct{})}
+	go func() {
+		defer close(l.local.done)
+		l.local.err = s.serveLocal(life, t.Local, theirs)
 		theirs.Close()
-	})
-	l.closing = func() {
-		end()
-		serving.Wait()
-	}
+	}()
 	conn := wire.NewStreamConn(ours, ours, &wire.StreamOptions{MaxBatch: maxBatch})
-	return s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
+	return l.local.explain(s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions())))
+}
+
+// explain says why a connection has ended, in terms of the server.
+func (ls *localServer) explain(err error) error {
+	if !errors.Is(err, wire.ErrClosed) {
+		return err
+	}
+	timer := time.NewTimer(exitPatience)
+	defer timer.Stop()
+	select {
+	case <-ls.done:
+	case <-timer.C:
+		return err
+	}
+	if ls.err != nil {
+		return &failure{kind: KindTransport, err: fmt.Errorf("the server ended: %w", ls.err)}
+	}
+	return &failure{kind: KindTransport, err: errors.New("the server ended")}
+}
+
+// close has the server return, and waits for it.
+func (ls *localServer) close() {
+	ls.end()
+	timer := time.NewTimer(localPatience)
+	defer timer.Stop()
+	select {
+	case <-ls.done:
+	case <-timer.C:
+		ls.log.Warn("a server in this process does not return; nobody waits for it any longer")
+	}
 }
 
 // serveLocal turns a panic of a local server into an error: it is a server like
 // any other, and ends alone.
-func serveLocal(ctx context.Context, serve func(context.Context, io.ReadWriteCloser) error, rw io.ReadWriteCloser) (err error) {
+func (s *Server) serveLocal(ctx context.Context, serve func(context.Context, io.ReadWriteCloser) error, rw io.ReadWriteCloser) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			s.log.Warn("a server in this process panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	return serve(ctx, rw)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -56,6 +57,7 @@ type failure struct {
 	permanent  bool            // trying again by itself makes no sense
 	retryAfter time.Duration   // the server asked for that much patience
 	needsAuth  bool            // only credentials will help
+	needsScope bool            // the credentials are good, but not for this
 	challenge  *wire.Challenge // what credentials, if the server said
 	stderr     string          // the last lines of the child
 }
@@ -98,10 +100,13 @@ func classify(err error) *failure {
 
 func (f *failure) fromHTTP(e *wire.HTTPError) {
 	f.kind, f.retryAfter = KindServer, e.RetryAfter
-	_, scopeMissing := e.InsufficientScope()
+	scopes, needsScope := e.InsufficientScope()
 	switch {
-	case e.NeedsAuth() || scopeMissing:
-		f.kind, f.permanent, f.needsAuth = KindAuth, true, true
+	case e.NeedsAuth() || needsScope:
+		f.kind, f.permanent, f.needsAuth, f.needsScope = KindAuth, true, !needsScope, needsScope
+		if len(scopes) > 0 {
+			f.err = fmt.Errorf("%w; it takes the scope %s", f.err, shorten(strings.Join(scopes, " ")))
+		}
 		if c, ok := e.Bearer(); ok {
 			f.challenge = &c
 		} else if len(e.Challenges) > 0 {

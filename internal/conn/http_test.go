@@ -178,6 +178,27 @@ func TestNeedsAuth(t *testing.T) {
 	}
 }
 
+// Credentials may be good, but not for everything: that is no reason to give up
+// the rest.
+func TestInsufficientScope(t *testing.T) {
+	r := newRemote(t)
+	r.set(func(method string, _ http.Header) (int, map[string]string) {
+		if method == "tools/call" {
+			return http.StatusForbidden, map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="files:write"`}
+		}
+		return 0, nil
+	})
+	s := one(t, newManager(t, Options{}), r.target())
+	mustWait(t, s)
+	if e := callError(t, call(t.Context(), s)); e.Kind != KindAuth || !strings.Contains(e.Err.Error(), "files:write") {
+		t.Errorf("%+v", e)
+	}
+	wantState(t, s, config.Connected, "")
+	if err := read(t, s); err != nil {
+		t.Error(err)
+	}
+}
+
 // A server may want credentials for its lists only.
 func TestNeedsAuthToList(t *testing.T) {
 	r := newRemote(t)

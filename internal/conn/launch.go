@@ -124,6 +124,24 @@ func newRedactor(written, resolved config.Server) *redactor {
 
 func (r *redactor) clean(text string) string { return r.replacer.Replace(text) }
 
+// cleanError returns an error that says the same without secrets.
+func (r *redactor) cleanError(err error) error {
+	text := err.Error()
+	if clean := r.clean(text); clean != text {
+		return &redactedError{clean, err}
+	}
+	return err
+}
+
+// redactedError is an error with another text.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
+
 // commandsForbidden is why a headersHelper is not run.
 func commandsForbidden(what string) error {
 	return &failure{kind: KindConfig, permanent: true, err: fmt.Errorf("%s is a command, and commands are not run for this file", what)}

@@ -298,7 +298,7 @@ func (s *Server) settle(l *link, err error) {
 	}
 	s.retry.failed(now, f, jitter())
 	next := config.Failed
-	if f.needsAuth {
+	if f.needsAuth || f.needsScope {
 		next, s.retry.next = config.NeedsAuth, time.Time{}
 	}
 	s.log.Info("connection ended", "state", next, "error", f.err, "next", s.retry.next)

@@ -142,7 +142,7 @@ func TestCrashedServerIsBackForTheNextCall(t *testing.T) {
 		for range 3 {
 			f.die()
 			synctest.Wait()
-			st := wantState(t, s, config.Failed, "connection closed")
+			st := wantState(t, s, config.Failed, "the server ended: gone")
 			if st.NextRetry.IsZero() || !st.ToolsFromCache || st.Opening != nil {
 				t.Errorf("%+v", st)
 			}
@@ -200,7 +200,7 @@ func TestGivesUp(t *testing.T) {
 				t.Errorf("start %d came %v after the one before", i, gap)
 			}
 		}
-		st := wantState(t, s, config.Failed, "connection closed")
+		st := wantState(t, s, config.Failed, "the server ended: no")
 		if !st.NextRetry.IsZero() || st.Attempt != 1+maxTries {
 			t.Errorf("%+v", st)
 		}
@@ -583,9 +583,29 @@ func TestLocalPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Options{})
 		s := one(t, m, Target{Local: func(context.Context, io.ReadWriteCloser) error { panic("ouch") }})
-		if e := callError(t, s.Wait(t.Context())); e.Kind != KindTransport {
+		if e := callError(t, s.Wait(t.Context())); e.Kind != KindTransport || e.Err.Error() != "the server ended: panic: ouch" {
 			t.Errorf("%+v", e)
 		}
+	})
+}
+
+// One that returns neither when its stream nor when its context ends is given up.
+func TestLocalThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Options{})
+		release := make(chan struct{})
+		f := &fake{}
+		s := one(t, m, Target{Local: func(ctx context.Context, rw io.ReadWriteCloser) error {
+			defer func() { <-release }()
+			return f.serve(ctx, rw)
+		}})
+		mustWait(t, s)
+		begun := time.Now()
+		m.Close()
+		if took := time.Since(begun); took != localPatience {
+			t.Errorf("closing took %v", took)
+		}
+		close(release)
 	})
 }
 

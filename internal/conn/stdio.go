@@ -84,6 +84,7 @@ func (p *process) explain(err error) error {
 	if last := f.stderr[strings.LastIndexByte(f.stderr, '\n')+1:]; last != "" {
 		f.err = fmt.Errorf("%w; it last wrote: %s", f.err, shorten(last))
 	}
+	f.err = p.redact.cleanError(f.err) // the child may have answered with what it was given
 	return &f
 }
 
