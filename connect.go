@@ -137,6 +137,8 @@ func (h *Host) connected(name string, p conn.Profile) (*conn.Server, error) {
 		return nil, errorf(KindDenied, "The host is closed.")
 	case st.Skip != "":
 		return nil, errorf(KindDenied, "Server %q cannot be connected: %s", st.Name, st.Skip)
+	case st.State == config.Disabled && st.Reason == notAllowed:
+		return nil, errorf(KindDenied, "Server %q is %s.", st.Name, notAllowed)
 	case st.State == config.Disabled:
 		return nil, errorf(KindDenied, "Server %q is disabled. Run patchbay enable %s first.", st.Name, st.Name)
 	case st.State == config.NeedsApproval:
@@ -271,7 +273,11 @@ func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 		st.ServerInfo, st.Instructions = catalog.ServerInfo, catalog.Instructions
 		st.Cached = catalog.Cached
 		st.Counts = &Counts{Tools: len(catalog.Tools), Resources: len(catalog.Resources), Templates: len(catalog.ResourceTemplates), Prompts: len(catalog.Prompts)}
-		for _, n := range catalog.Notes {
+		notes := catalog.Notes
+		for _, name := range missingTools(st.Server, catalog) {
+			notes = append(slices.Clip(notes), fmt.Sprintf("the entry has a rule for the tool %q, which the server does not offer", name))
+		}
+		for _, n := range notes {
 			st.Problems = append(slices.Clip(st.Problems), config.Problem{Severity: config.SeverityWarning, File: st.Origin.File, Line: st.Origin.Line, Message: n})
 		}
 	}
@@ -292,6 +298,20 @@ type LastState struct {
 	State  config.State `json:"state"` // connected, needs-auth or failed
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at"`
+}
+
+// missingTools returns the tools an entry has rules for and its server does not
+// offer: most likely they are misspelt.
+func missingTools(s config.Server, c *conn.Catalog) []string {
+	if len(s.EnabledTools)+len(s.DisabledTools)+len(s.Tools) == 0 {
+		return nil
+	}
+	var names []string
+	for _, def := range c.Tools {
+		name, _ := wire.StringMember(def, "name")
+		names = append(names, name)
+	}
+	return policy.MissingToolRules(s, names)
 }
 
 // Counts is how much a server offers.

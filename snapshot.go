@@ -209,7 +209,7 @@ func (h *Host) reload(ctx context.Context) error {
 		c.State, c.Reason, c.Untrusted = stand(e, launches[originKey(e)].hash, approvals, found)
 		switch {
 		case c.State == config.Pending && !h.allowed(e):
-			c.State, c.Reason = config.Disabled, "not among the allowed servers"
+			c.State, c.Reason = config.Disabled, notAllowed
 		case c.State == config.Pending && e.Dialect.UnsetIsError():
 			h.tryExpansion(&c)
 		}
@@ -261,6 +261,9 @@ func keepGood(found, last discover.Result) discover.Result {
 	found.Entries = entries
 	return found
 }
+
+// notAllowed is why a server is off that Options.AllowedServerNames leaves out.
+const notAllowed = "not among the allowed servers"
 
 // allowed reports whether the host may use a server at all. The program's own
 // servers always may be.

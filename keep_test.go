@@ -1,0 +1,70 @@
+package patchbay_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// A subscription that was forwarded outlives the connection it was made on.
+func TestSubscriptionIsKept(t *testing.T) {
+	subscribed := make(chan string, 2)
+	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, &mcp.ServerOptions{
+		SupportedProtocolVersions: []string{"2025-11-25"},
+		SubscribeHandler:          func(_ context.Context, r *mcp.SubscribeRequest) error { subscribed <- r.Params.URI; return nil },
+		UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
+	server.AddResource(&mcp.Resource{URI: "note://1", Name: "first"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{}, nil
+	})
+	c := newComputer(t)
+	c.opts.InProcess = map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(server)}
+	h := c.open()
+	s := session(t, h, patchbay.SessionOptions{})
+	if _, err := s.Forward(t.Context(), "notes", "resources/subscribe", json.RawMessage(`{"uri":"note://1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-subscribed; got != "note://1" {
+		t.Errorf("subscribed to %q", got)
+	}
+	if err := h.Reconnect(t.Context(), "notes"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-subscribed; got != "note://1" {
+		t.Errorf("after a new connection: subscribed to %q", got)
+	}
+}
+
+func TestServerThatIsNotAllowed(t *testing.T) {
+	c := newComputer(t)
+	c.write(c.home+"/.cursor/mcp.json", `{"mcpServers": {"tool": {"command": "acme"}}}`)
+	c.opts.AllowedServerNames = []string{}
+	err := c.open().Connect(t.Context(), "tool")
+	if kindOf(err) != patchbay.KindDenied || err.Error() != `Server "tool" is not among the allowed servers.` {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A rule for a tool that is not there is most likely misspelt, and said to be.
+func TestRuleForAMissingTool(t *testing.T) {
+	c := newComputer(t)
+	h := c.open()
+	s := scripted()
+	s.DisabledTools = []string{"ecoh"}
+	if err := h.Apply(t.Context(), map[string]config.Server{"srv": s}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Connect(t.Context(), "srv"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := h.Server("srv")
+	if err != nil || len(st.Problems) != 1 || !strings.Contains(st.Problems[0].Message, `"ecoh"`) {
+		t.Errorf("%v, %v", st.Problems, err)
+	}
+}
