@@ -284,6 +284,9 @@ func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 	if c.Opening != nil {
 		st.Protocol = c.Opening.Version
 	}
+	if c.Challenge != nil {
+		st.Challenge = &Challenge{Scheme: c.Challenge.Scheme, Params: c.Challenge.Params}
+	}
 }
 
 // Step is a part of the way to a connection: resolved, started (a process, for

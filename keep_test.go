@@ -3,9 +3,12 @@ package patchbay_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -66,5 +69,27 @@ func TestRuleForAMissingTool(t *testing.T) {
 	st, err := h.Server("srv")
 	if err != nil || len(st.Problems) != 1 || !strings.Contains(st.Problems[0].Message, `"ecoh"`) {
 		t.Errorf("%v, %v", st.Problems, err)
+	}
+}
+
+// A server that wants authentication says how, and so does its status.
+func TestChallengeIsShown(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://a.example.test/meta", scope="read"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	c := newComputer(t)
+	h := c.open()
+	if err := h.Apply(t.Context(), map[string]config.Server{"srv": {Type: config.HTTP, URL: server.URL}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Connect(t.Context(), "srv"); kindOf(err) != patchbay.KindAuthUnavailable {
+		t.Errorf("got %v", err)
+	}
+	st, err := h.Server("srv")
+	want := &patchbay.Challenge{Scheme: "bearer", Params: map[string]string{"resource_metadata": "https://a.example.test/meta", "scope": "read"}}
+	if d := cmp.Diff(want, st.Challenge); err != nil || st.State != config.NeedsAuth || d != "" {
+		t.Errorf("%s, %v\n%s", st.State, err, d)
 	}
 }

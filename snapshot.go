@@ -52,6 +52,7 @@ type ServerStatus struct {
 	Counts       *Counts         `json:"counts,omitempty"`       // what it offers, once that is known
 	Cached       bool            `json:"cached,omitempty"`       // known from an earlier connection
 	NextRetry    *time.Time      `json:"nextRetry,omitempty"`
+	Challenge    *Challenge      `json:"challenge,omitempty"` // what a server wants that needs authentication
 	Restarts     int             `json:"restarts,omitempty"`
 	Steps        []Step          `json:"steps,omitempty"` // of the last attempt to connect, as far as it came
 	Last         *LastState      `json:"last,omitempty"`  // how it was found the last time, if not tried since
@@ -75,6 +76,12 @@ type ServerStatus struct {
 // decide that.
 func (s *ServerStatus) usable() bool {
 	return s.InForce && s.Skip == "" && s.entry.Valid() && s.State != config.Disabled && s.State != config.NeedsApproval
+}
+
+// Challenge is how a server asked for authentication (WWW-Authenticate).
+type Challenge struct {
+	Scheme string            `json:"scheme"` // in lower case, such as bearer
+	Params map[string]string `json:"params,omitempty"`
 }
 
 // called reports whether a person who says name means this declaration.

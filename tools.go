@@ -23,7 +23,8 @@ type Tool struct {
 	Changed  bool `json:"changed,omitempty"`  // pinned otherwise: not callable until accepted
 	Deferred bool `json:"deferred,omitempty"` // hosts may leave it out until it is searched for
 
-	provider string // of the entry of its server
+	alwaysLoad bool   // its entry says so
+	provider   string // of the entry of its server
 }
 
 // ModelTool is the form of a tool for hosts that feed a model.
@@ -32,7 +33,11 @@ type ModelTool = bridge.Model
 // ForModel returns the form of the tool for a model: a description of bounded
 // length, a schema every provider takes, what its server explicitly says about
 // its effects.
-func (t Tool) ForModel() ModelTool { return bridge.ModelTool(t.Server, t.Definition) }
+func (t Tool) ForModel() ModelTool {
+	m := bridge.ModelTool(t.Server, t.Definition)
+	m.AlwaysLoad = m.AlwaysLoad || t.alwaysLoad
+	return m
+}
 
 func (t Tool) ref() bridge.Ref { return bridge.Ref{Server: t.Server, Tool: t.Tool} }
 

@@ -164,7 +164,7 @@ func (h *Host) allTools(in toolInputs) (all []offered, asked []bridge.Exposed) {
 	for i, t := range all {
 		asked[i].Ref = t.ref()
 		if at, ok := in.reading.inForce[t.Server]; ok {
-			asked[i].Name = exposedName(in.reading.snap.Servers[at].Server, t.Tool.Tool)
+			asked[i].Name = toolRule(in.reading.snap.Servers[at].Server, t.Tool.Tool).ExposedName
 		} else {
 			asked[i].Name = t.Tool.Tool // ours
 		}
@@ -172,14 +172,14 @@ func (h *Host) allTools(in toolInputs) (all []offered, asked []bridge.Exposed) {
 	return all, asked
 }
 
-// exposedName is the name an entry gives one of its tools.
-func exposedName(s config.Server, tool string) string {
+// toolRule is what an entry says about one of its tools.
+func toolRule(s config.Server, tool string) config.ToolRule {
 	for _, r := range s.Tools {
 		if r.Name == tool {
-			return r.ExposedName
+			return r
 		}
 	}
-	return ""
+	return config.ToolRule{}
 }
 
 // applyRules sorts all tools into those that the session offers and those that
@@ -318,7 +318,7 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 	changed := h.changedTools(st, c)
 	for _, def := range c.Tools {
 		name, _ := wire.StringMember(def, "name")
-		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: slices.Contains(changed, name), provider: st.Origin.Provider}
+		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: slices.Contains(changed, name), provider: st.Origin.Provider, alwaysLoad: toolRule(st.Server, name).AlwaysLoad}
 		known.byName[name] = len(known.tools)
 		known.tools, known.names = append(known.tools, t), append(known.names, renderings(t.ref()))
 	}
