@@ -263,6 +263,10 @@ func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 	for _, step := range c.Steps {
 		st.Steps = append(st.Steps, Step(step))
 	}
+	for _, p := range c.Warnings {
+		p.File, p.Line, p.Pointer = st.Origin.File, st.Origin.Line, st.Origin.Pointer+p.Pointer
+		st.Problems = append(slices.Clip(st.Problems), p)
+	}
 	if c.Last != nil {
 		st.Last = &LastState{c.Last.State, c.Last.Reason, c.Last.At}
 	}

@@ -93,3 +93,25 @@ func TestChallengeIsShown(t *testing.T) {
 		t.Errorf("%s, %v\n%s", st.State, err, d)
 	}
 }
+
+// A header whose value resolves to nothing is left out, the entry says so, and
+// says it again when the server then wants authentication.
+func TestMissingSecretIsNamed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer server.Close()
+	c := newComputer(t)
+	h := c.open()
+	err := h.Apply(t.Context(), map[string]config.Server{"srv": {
+		Type: config.HTTP, URL: server.URL, Headers: map[string]config.Secret{"X-Key": config.NewSecret("!true")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Connect(t.Context(), "srv"); kindOf(err) != patchbay.KindAuthUnavailable || !strings.Contains(err.Error(), "X-Key") {
+		t.Errorf("got %v", err)
+	}
+	st, err := h.Server("srv")
+	if err != nil || st.State != config.NeedsAuth || len(st.Problems) != 1 || !strings.Contains(st.Problems[0].Message, "X-Key") {
+		t.Errorf("%s, %v, %v", st.State, st.Problems, err)
+	}
+}

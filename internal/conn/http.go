@@ -33,12 +33,12 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 		return &failure{kind: KindAuth, err: err}
 	}
 	s.took(l, StepResolved)
-	return s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
+	return s.recallMissing(s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
 		Transport:   s.manager.http,
 		Header:      l.headers.current,
 		SSEFallback: server.Type != config.HTTP,
 		Logger:      s.log,
-	}))
+	})))
 }
 
 // headers are what every HTTP request to a server carries.

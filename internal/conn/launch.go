@@ -22,11 +22,31 @@ func (s *Server) resolve(ctx context.Context, t Target) (config.Server, error) {
 	if err := s.report(problems); err != nil {
 		return server, err
 	}
-	server, problems = m.resolver.ResolveServer(ctx, t.Entry, server, t.AllowCommands)
+	server, more := m.resolver.ResolveServer(ctx, t.Entry, server, t.AllowCommands)
 	if ctx.Err() != nil {
 		return server, context.Cause(ctx)
 	}
-	return server, s.report(problems)
+	warnings := slices.DeleteFunc(slices.Concat(problems, more), func(p config.Problem) bool { return p.Severity != config.SeverityWarning })
+	s.mu.Lock()
+	s.update(func(st *state) { st.Warnings = warnings })
+	s.mu.Unlock()
+	return server, s.report(more)
+}
+
+// recallMissing adds to a refusal for want of authentication what was left out
+// of the request: most likely the one is the reason for the other.
+func (s *Server) recallMissing(err error) error {
+	if err == nil {
+		return nil
+	}
+	f := classify(err)
+	if f.kind != KindAuth {
+		return err
+	}
+	for _, p := range s.Status().Warnings {
+		f.err = fmt.Errorf("%w; %s", f.err, p.Message)
+	}
+	return f
 }
 
 // report logs the warnings among problems and returns the errors.
