@@ -210,7 +210,7 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
 		return nil, errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
 	}
-	progress := s.passOn(server, params)
+	progress := s.passOn(ctx, server, params)
 	switch method {
 	case "tools/call":
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
@@ -252,7 +252,7 @@ func (s *Session) keep(ctx context.Context, server, method string, params json.R
 
 // passOn returns what receives the progress of a request whose sender asked for
 // it, nil if that is nobody.
-func (s *Session) passOn(server string, params json.RawMessage) func(json.RawMessage) {
+func (s *Session) passOn(ctx context.Context, server string, params json.RawMessage) func(json.RawMessage) {
 	client := s.opts.Client
 	if client == nil || client.Progress == nil {
 		return nil
@@ -260,7 +260,7 @@ func (s *Session) passOn(server string, params json.RawMessage) func(json.RawMes
 	if _, asked := wire.Member(params, "_meta", wire.MetaProgressToken); !asked {
 		return nil
 	}
-	return s.protectProgress(func(p json.RawMessage) { client.Progress(server, p) })
+	return s.protectProgress(func(p json.RawMessage) { client.Progress(ctx, server, p) })
 }
 
 // protectProgress keeps a panic of the program away from the connection.
@@ -280,8 +280,9 @@ func (s *Session) send(ctx context.Context, server string, c wire.Call, accept f
 	if err != nil {
 		return nil, err
 	}
-	defer s.takeOff(sv.Name()).land()
-	c.Tag = s
+	f := s.takeOff(ctx, sv.Name())
+	defer f.land()
+	c.Tag = f
 	raw, err := sv.CallListed(ctx, c, accept)
 	return raw, callError(sv.Name(), err)
 }
@@ -297,51 +298,6 @@ func (s *Session) reach(server string, p conn.Profile) (*conn.Server, error) {
 		return nil, errorf(KindDenied, "Server %q is denied.", sv.Name()).hint("The rule is %s in %s.", rule.Pattern, rule.Source)
 	}
 	return sv, nil
-}
-
-// flight is the calls of a session that are under way to one server.
-type flight struct {
-	session *Session
-	calls   int             // guarded by Session.mu, as is what follows
-	life    context.Context // ends when there is none left; nil if nobody asked for it
-	end     context.CancelFunc
-}
-
-// takeOff counts a call among those under way, until it lands.
-func (s *Session) takeOff(server string) *flight {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.calls[server]
-	if f == nil {
-		f = &flight{session: s}
-		s.calls[server] = f
-	}
-	f.calls++
-	return f
-}
-
-func (f *flight) land() {
-	f.session.mu.Lock()
-	defer f.session.mu.Unlock()
-	if f.calls--; f.calls == 0 && f.end != nil {
-		f.end()
-		f.life, f.end = nil, nil
-	}
-}
-
-// inFlight returns a context that ends with the session's last call to a
-// server, nil if there is none.
-func (s *Session) inFlight(server string) context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.calls[server]
-	if f == nil || f.calls == 0 {
-		return nil
-	}
-	if f.life == nil {
-		f.life, f.end = context.WithCancel(s.life)
-	}
-	return f.life
 }
 
 // callError is the error a caller sees: a server's own as it is, ours in one

@@ -71,7 +71,9 @@ func TestBytesPassUnchanged(t *testing.T) {
 	h := withNotes(t, func(o *patchbay.Options) { o.InProcess = map[string]patchbay.LocalServer{"m": m} })
 	var progress []string // written before Forward returns
 	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{
-		Progress: func(server string, params json.RawMessage) { progress = append(progress, server+" "+string(params)) },
+		Progress: func(_ context.Context, server string, params json.RawMessage) {
+			progress = append(progress, server+" "+string(params))
+		},
 	}})
 	for name, tt := range map[string]struct {
 		send func() (json.RawMessage, error)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -28,22 +27,20 @@ var cancelled = json.RawMessage(`{"action":"cancel"}`)
 // HandleRequest takes a request to the session it belongs to. If that is
 // nobody's, an elicitation is cancelled.
 func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
-	s := x.asker(r.Tag)
-	var client *Client
-	if s != nil {
-		client = s.opts.Client
+	to := x.asker(r.Tag)
+	ctx, stop := to.context(ctx, elicitPatience)
+	defer stop()
+	client := &Client{}
+	if to.session != nil && to.session.opts.Client != nil {
+		client = to.session.opts.Client
 	}
-	switch r.Method {
-	case "elicitation/create":
-		return x.elicit(ctx, s, r.Params)
-	case "sampling/createMessage":
-		if client != nil && client.Sample != nil {
-			return client.Sample(ctx, x.server, r.Params)
-		}
-	case "roots/list":
-		if client != nil && client.Roots != nil {
-			return client.Roots(ctx)
-		}
+	switch {
+	case r.Method == "elicitation/create":
+		return x.elicit(ctx, client, r.Params)
+	case r.Method == "sampling/createMessage" && client.Sample != nil:
+		return client.Sample(ctx, x.server, r.Params)
+	case r.Method == "roots/list" && client.Roots != nil:
+		return client.Roots(ctx)
 	}
 	return nil, &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method}
 }
@@ -54,19 +51,10 @@ const elicitPatience = 10 * time.Minute
 // elicit asks the person. The question ends with the calls it may belong to: not
 // every server takes it back. An answer that does not come, in time or at all, is
 // a cancellation: the server must not wait for ever.
-func (x serverSide) elicit(ctx context.Context, s *Session, params json.RawMessage) (json.RawMessage, error) {
-	ctx, stop := context.WithTimeout(ctx, elicitPatience)
-	defer stop()
-	var client *Client
-	if s != nil {
-		client = s.opts.Client
-		if calls := s.inFlight(x.server); calls != nil {
-			defer context.AfterFunc(calls, stop)()
-		}
-	}
+func (x serverSide) elicit(ctx context.Context, client *Client, params json.RawMessage) (json.RawMessage, error) {
 	answer := cancelled
 	err := x.host.protect("Elicit", func() (err error) {
-		if client != nil && client.Elicit != nil {
+		if client.Elicit != nil {
 			answer, err = client.Elicit(ctx, x.server, params)
 			return err
 		}
@@ -94,19 +82,24 @@ func (x serverSide) elicit(ctx context.Context, s *Session, params json.RawMessa
 // call carried it or, where the transport cannot tell, the only one with a call
 // in flight or the only one there is. What could be anybody's is nobody's: one
 // session must not learn of another.
-func (x serverSide) asker(tag any) *Session {
-	if s, ok := tag.(*Session); ok {
-		return s
+func (x serverSide) asker(tag any) asked {
+	if f, ok := tag.(*flight); ok {
+		return asked{f.session, []*flight{f}}
 	}
 	all := x.sessions()
-	busy := slices.DeleteFunc(slices.Clone(all), func(s *Session) bool { return s.inFlight(x.server) == nil })
+	var busy []asked
+	for _, s := range all {
+		if flights := s.inFlight(x.server); flights != nil {
+			busy = append(busy, asked{s, flights})
+		}
+	}
 	switch {
 	case len(busy) == 1:
 		return busy[0]
 	case len(busy) == 0 && len(all) == 1:
-		return all[0]
+		return asked{session: all[0]}
 	}
-	return nil
+	return asked{}
 }
 
 // sessions are those that share this connection.
@@ -125,37 +118,55 @@ func (x serverSide) sessions() []*Session {
 // HandleNotification tells the sessions it may concern. Log messages and updates
 // of resources are for all that share the connection, unless they came with the
 // call of one.
-func (x serverSide) HandleNotification(_ context.Context, n *wire.Notification) {
+func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification) {
 	ui := x.host.opts.UI
 	if n.Method == "notifications/elicitation/complete" && ui != nil && ui.ElicitComplete != nil {
 		id, _ := wire.StringMember(n.Params, "elicitationId")
 		ui.ElicitComplete(x.server, id)
 		return
 	}
-	sessions := x.sessions()
-	if s, ok := n.Tag.(*Session); ok {
-		sessions = []*Session{s}
+	var to []asked
+	if f, ok := n.Tag.(*flight); ok {
+		to = []asked{{f.session, []*flight{f}}}
 	} else if n.Method == "notifications/progress" {
 		return // of a call that is over
-	}
-	for _, s := range sessions {
-		if s.opts.Client != nil {
-			_ = x.host.protect("Client", func() error { // the next one is told nevertheless
-				s.opts.Client.notified(x.server, n)
-				return nil
-			})
+	} else {
+		for _, s := range x.sessions() {
+			to = append(to, asked{s, s.inFlight(x.server)})
 		}
+	}
+	for _, a := range to {
+		if a.session.opts.Client == nil {
+			continue
+		}
+		_ = x.host.protect("Client", func() error { // the next one is told nevertheless
+			a.session.notified(a.values(ctx), x.server, n)
+			return nil
+		})
 	}
 }
 
-func (c *Client) notified(server string, n *wire.Notification) {
-	switch {
-	case n.Method == "notifications/message" && c.Log != nil:
-		c.Log(server, n.Params)
-	case n.Method == "notifications/progress" && c.Progress != nil:
-		c.Progress(server, n.Params)
-	case n.Method == "notifications/resources/updated" && c.ResourceUpdated != nil:
-		uri, _ := wire.StringMember(n.Params, "uri")
-		c.ResourceUpdated(server, uri)
+// notified tells the session's user of what a server says on its own account.
+func (s *Session) notified(ctx context.Context, server string, n *wire.Notification) {
+	c := s.opts.Client
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed":
+		// Client.Changed is told when the new list is there.
+	case "notifications/message":
+		if c.Log != nil {
+			c.Log(ctx, server, n.Params)
+		}
+	case "notifications/progress":
+		if c.Progress != nil {
+			c.Progress(ctx, server, n.Params)
+		}
+	case "notifications/resources/updated":
+		if uri, _ := wire.StringMember(n.Params, "uri"); c.ResourceUpdated != nil {
+			c.ResourceUpdated(server, uri)
+		}
+	default:
+		if c.Notified != nil {
+			c.Notified(ctx, server, n.Method, n.Params)
+		}
 	}
 }

@@ -58,14 +58,14 @@ type Session struct {
 	building sync.Mutex // held while the tool set is made anew
 	set      atomic.Pointer[toolSet]
 
-	mu    sync.Mutex         // guards calls
-	calls map[string]*flight // by server
+	mu      sync.Mutex // guards what follows, and the flights themselves
+	flights []*flight
 }
 
 // NewSession opens a session. Rules that cannot be understood deny what they
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
-	s := &Session{host: h, opts: o, rules: slices.Clone(o.Rules), profile: o.Client.profile(h.opts.UI), calls: map[string]*flight{}}
+	s := &Session{host: h, opts: o, rules: slices.Clone(o.Rules), profile: o.Client.profile(h.opts.UI)}
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}

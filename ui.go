@@ -55,21 +55,33 @@ type ElicitResult struct {
 }
 
 // Client is what the user of a session can do for servers. What is nil is not
-// declared to them. All functions are called from several goroutines.
+// declared to them. All functions are called from several goroutines. Their
+// contexts carry the values of the context of the call that made the server
+// speak, where that can be told.
 type Client struct {
+	// Capabilities, if not nil, are declared to servers as they are, in place of
+	// what there are functions for.
+	Capabilities json.RawMessage
+
+	// AskedInCalls says that the user can be asked only while a call of the
+	// session is under way, as clients of the protocol's revision 2026-07-28.
+	AskedInCalls bool
+
 	// Elicit, Sample and Roots answer elicitation/create, sampling/createMessage
 	// and roots/list. Params and results are those of the protocol, as they are;
 	// an *RPCError goes to the server as it is. A request goes to the session
-	// whose call made the server ask; where that cannot be told, to none.
+	// whose call made the server ask; where that cannot be told, to none. Roots
+	// is asked once, and again after Session.RootsChanged.
 	Elicit func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Sample func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Roots  func(ctx context.Context) (json.RawMessage, error)
 
 	// What follows must return soon, and must not close the host.
-	Progress        func(server string, params json.RawMessage) // of requests made with Forward
-	Log             func(server string, params json.RawMessage) // notifications/message
-	Changed         func()                                      // the tools, resources or prompts of the session
+	Progress        func(ctx context.Context, server string, params json.RawMessage) // of requests made with Forward
+	Log             func(ctx context.Context, server string, params json.RawMessage) // notifications/message
+	Changed         func()                                                           // the tools, resources or prompts of the session
 	ResourceUpdated func(server, uri string)
+	Notified        func(ctx context.Context, server, method string, params json.RawMessage) // of anything else
 }
 
 // Hooks run around every call of every session. Each may be nil.
