@@ -77,3 +77,6 @@ func (s *settings) read(path string, scope config.Scope) config.Settings {
 	s.problems = append(s.problems, file.Problems...)
 	return read
 }
+
+// Settings returns what the user's settings say.
+func (h *Host) Settings() config.Settings { return h.reading.Load().settings }

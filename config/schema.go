@@ -85,6 +85,8 @@ func (b *schemaBuilder) definition(t reflect.Type) Node {
 		n = with(n, "required", required)
 	}
 	switch t {
+	case reflect.TypeFor[OIDC]():
+		n = with(n, "required", []string{"issuer"})
 	case reflect.TypeFor[Server]():
 		// In our own file a member nobody knows is likely a mistake.
 		return with(n, "additionalProperties", false, "allOf", serverRules())
@@ -125,6 +127,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return schema("type", "integer", "minimum", 1, "maximum", 65535)
 	case "Naming.maxLength":
 		return schema("type", "integer", "minimum", minNameLength, "maximum", maxToolName)
+	case "Gateway.profiles":
+		return schema("type", "object", "propertyNames", schema("pattern", profileName.String()), "additionalProperties", b.value("", t.Elem()))
 	case "Limits.resultChars":
 		return schema("type", "integer", "minimum", 1, "maximum", maxResultChars)
 	case "ToolRule.exposedName":

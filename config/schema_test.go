@@ -189,6 +189,7 @@ func TestDescriptions(t *testing.T) {
 		reflect.TypeFor[Server](), reflect.TypeFor[Auth](), reflect.TypeFor[OAuthClient](), reflect.TypeFor[OAuthTokens](),
 		reflect.TypeFor[OAuth](), reflect.TypeFor[ToolRule](), reflect.TypeFor[Settings](), reflect.TypeFor[Permissions](),
 		reflect.TypeFor[Naming](), reflect.TypeFor[Discovery](), reflect.TypeFor[Limits](),
+		reflect.TypeFor[Gateway](), reflect.TypeFor[Profile](), reflect.TypeFor[OIDC](),
 	} {
 		for f := range modelFields(typ) {
 			key := typ.Name() + "." + f.name

@@ -76,7 +76,21 @@ var descriptions = map[string]string{
 	"Settings.limits":      "Bounds of what passes through.",
 	"Settings.tools":       "Rules for tools.",
 	"Settings.hooks":       "Commands that run around calls.",
-	"Settings.gateway":     "Settings of the gateway.",
+	"Settings.gateway":     "How patchbay serve is reached, and by whom.",
+
+	"Gateway.listen":         "The address and port to listen on. Default: 127.0.0.1:7332.",
+	"Gateway.url":            "Where clients reach the gateway, such as https://tools.example.com, if that is not where it listens.",
+	"Gateway.profiles":       "Selections of servers and tools, by name. Each is served at /mcp/@name.",
+	"Gateway.oidc":           "An authorization server whose access tokens are accepted, besides the gateway's own token.",
+	"Gateway.allowedHosts":   "Further names under which the gateway may be addressed; localhost always may.",
+	"Gateway.allowedOrigins": "Origins of web pages that may send requests, such as https://app.example.com.",
+
+	"Profile.servers": "The servers of the selection. Without it all.",
+	"Profile.tools":   "The tools of the selection, written as in permissions. Without it all.",
+
+	"OIDC.issuer":   "The issuer, as it is written in its tokens; an https URL.",
+	"OIDC.audience": "The audience that a token must have. Default: the URL of the endpoint.",
+	"OIDC.scopes":   "Scopes that a token must have.",
 
 	"Permissions.allow":   "Rules for calls that need no question, such as mcp__server__tool, mcp__server or mcp__server__*.",
 	"Permissions.ask":     "Rules for calls that are asked about.",

@@ -15,9 +15,9 @@ type Settings struct {
 	Naming      Naming          `json:"naming,omitzero"`
 	Discovery   Discovery       `json:"discovery,omitzero"`
 	Limits      Limits          `json:"limits,omitzero"`
-	Tools       json.RawMessage `json:"tools,omitempty"`   // as written
-	Hooks       json.RawMessage `json:"hooks,omitempty"`   // as written
-	Gateway     json.RawMessage `json:"gateway,omitempty"` // as written
+	Gateway     Gateway         `json:"gateway,omitzero"`
+	Tools       json.RawMessage `json:"tools,omitempty"` // as written
+	Hooks       json.RawMessage `json:"hooks,omitempty"` // as written
 
 	// Extra holds members this model does not know, as they were written.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
@@ -92,7 +92,7 @@ func DecodeSettings(f *Fields) Settings {
 		return Settings{}
 	}
 	f.Ignore("$schema")
-	s := Settings{Tools: f.Raw("tools"), Hooks: f.Raw("hooks"), Gateway: f.Raw("gateway")}
+	s := Settings{Tools: f.Raw("tools"), Hooks: f.Raw("hooks")}
 	if p := f.Object("permissions"); p != nil {
 		s.Permissions = Permissions{Allow: p.Strings("allow"), Ask: p.Strings("ask"), Deny: p.Strings("deny")}
 		s.Permissions.Default = decodeDefault(p)
@@ -122,6 +122,9 @@ func DecodeSettings(f *Fields) Settings {
 	if l := f.Object("limits"); l != nil {
 		s.Limits.ResultChars = l.Int("resultChars", 1, maxResultChars)
 		l.reportUnknown()
+	}
+	if g := f.Object("gateway"); g != nil {
+		s.Gateway = decodeGateway(g)
 	}
 	s.Extra = f.reportUnknown()
 	return s

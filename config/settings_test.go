@@ -29,14 +29,14 @@ func TestDecodeSettings(t *testing.T) {
 		"naming": {"style": "xcsh", "maxLength": 128, "collision": "last-wins"},
 		"discovery": {"disabledProviders": ["cursor"]},
 		"limits": {"resultChars": 5000},
-		"tools": {"a": 1}, "hooks": [1, 2], "gateway": {"profiles": {}},
+		"tools": {"a": 1}, "hooks": [1, 2],
 	}`)
 	want := Settings{
 		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
 		Naming:      Naming{Style: NamingXcsh, MaxLength: 128, Collision: CollisionLastWins},
 		Discovery:   Discovery{[]string{"cursor"}},
 		Limits:      Limits{5000},
-		Tools:       json.RawMessage(`{"a":1}`), Hooks: json.RawMessage(`[1,2]`), Gateway: json.RawMessage(`{"profiles":{}}`),
+		Tools:       json.RawMessage(`{"a":1}`), Hooks: json.RawMessage(`[1,2]`),
 	}
 	if !reflect.DeepEqual(got, want) || problems != nil {
 		t.Errorf("got %+v, %q", got, problems)
@@ -54,11 +54,16 @@ func TestDecodeSettingsProblems(t *testing.T) {
 		`{"permissions": {"alow": []}, "limits": {"x": 1}}`: {
 			`warning: settings.json:1:26: unknown setting "alow" (at /permissions/alow)`,
 			`warning: settings.json:1:47: unknown setting "x" (at /limits/x)`},
-		`{"permissions": []}`:                {`error: settings.json:1:17: "permissions" must be an object, found an array (at /permissions)`},
-		`{"permissions": {"deny": "x"}}`:     {`error: settings.json:1:26: "deny" must be an array, found a string (at /permissions/deny)`},
-		`{"naming": {"style": "short"}}`:     {`error: settings.json:1:22: unknown naming style "short": expected claude, xcsh or omp (at /naming/style)`},
-		`{"naming": {"maxLength": 1000}}`:    {`error: settings.json:1:26: "maxLength" must be a whole number from 32 to 128, found 1000 (at /naming/maxLength)`},
-		`{"limits": {"resultChars": -1}}`:    {`error: settings.json:1:28: "resultChars" must be a whole number from 1 to 67108864, found -1 (at /limits/resultChars)`},
+		`{"permissions": []}`:             {`error: settings.json:1:17: "permissions" must be an object, found an array (at /permissions)`},
+		`{"permissions": {"deny": "x"}}`:  {`error: settings.json:1:26: "deny" must be an array, found a string (at /permissions/deny)`},
+		`{"naming": {"style": "short"}}`:  {`error: settings.json:1:22: unknown naming style "short": expected claude, xcsh or omp (at /naming/style)`},
+		`{"naming": {"maxLength": 1000}}`: {`error: settings.json:1:26: "maxLength" must be a whole number from 32 to 128, found 1000 (at /naming/maxLength)`},
+		`{"limits": {"resultChars": -1}}`: {`error: settings.json:1:28: "resultChars" must be a whole number from 1 to 67108864, found -1 (at /limits/resultChars)`},
+		`{"gateway": {"listen": "7332"}}`: {`error: settings.json:1:24: "7332" is no address with a port, such as 127.0.0.1:7332 (at /gateway/listen)`},
+		`{"gateway": {"url": "https://x/mcp"}}`: {
+			`error: settings.json:1:21: "https://x/mcp" is not of the form https://host (at /gateway/url)`},
+		`{"gateway": {"oidc": {"issuer": "http://login.example.com"}}}`: {
+			`error: settings.json:1:33: the issuer "http://login.example.com" must be reached over https (at /gateway/oidc/issuer)`},
 		`{"limits": {}, "limits": {"a": 1}}`: {`error: settings.json:1: duplicate key "limits" (at /limits)`},
 	} {
 		if _, got := decodeSettings(t, text); !slices.Equal(got, want) {
@@ -74,6 +79,23 @@ func TestBadDefaultPermissionDenies(t *testing.T) {
 		if s.Permissions.Default != DefaultDeny || len(problems) != 1 {
 			t.Errorf("%s gives %q, %q", bad, s.Permissions.Default, problems)
 		}
+	}
+}
+
+// What cannot be understood opens nothing.
+func TestDamagedGatewaySettings(t *testing.T) {
+	s, problems := decodeSettings(t, `{"gateway": {
+		"profiles": {"p": {"servers": "docs", "tools": 1}, "../x": {}, "q": []},
+		"oidc": {"issuer": "login.example.com", "audience": "api"},
+	}}`)
+	want := Gateway{Profiles: map[string]Profile{"p": {Servers: []string{}, Tools: []string{}}}}
+	if !reflect.DeepEqual(s.Gateway, want) || len(problems) != 5 {
+		t.Errorf("got %+v, %q", s.Gateway, problems)
+	}
+	s, problems = decodeSettings(t, `{"gateway": {"listen": "[::1]:1", "url": "https://x/", "oidc": {"issuer": "http://127.0.0.1:8/realm"}}}`)
+	want = Gateway{Listen: "[::1]:1", URL: "https://x", OIDC: OIDC{Issuer: "http://127.0.0.1:8/realm"}}
+	if !reflect.DeepEqual(s.Gateway, want) || problems != nil {
+		t.Errorf("got %+v, %q", s.Gateway, problems)
 	}
 }
 

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// DefaultListen is where the gateway listens unless it is told otherwise.
+const DefaultListen = "127.0.0.1:7332"
+
+// Gateway is how `patchbay serve` is reached, and by whom.
+type Gateway struct {
+	Listen string `json:"listen,omitempty"` // address and port; empty means DefaultListen
+
+	// URL is where clients reach the gateway, without a path, if that is not
+	// where it listens: behind a proxy, for example.
+	URL string `json:"url,omitempty"`
+
+	Profiles map[string]Profile `json:"profiles,omitempty"` // selections, served at /mcp/@name
+	OIDC     OIDC               `json:"oidc,omitzero"`
+
+	AllowedHosts   []string `json:"allowedHosts,omitempty"`   // further names under which it may be addressed
+	AllowedOrigins []string `json:"allowedOrigins,omitempty"` // web pages that may send requests
+}
+
+// Profile is a named selection of servers and tools. In lists nil means all and
+// empty means none.
+type Profile struct {
+	Servers []string `json:"servers,omitempty"`
+	Tools   []string `json:"tools,omitempty"` // names or patterns, as in permissions
+}
+
+// OIDC names an authorization server whose access tokens are accepted.
+type OIDC struct {
+	Issuer   string   `json:"issuer,omitempty"`
+	Audience string   `json:"audience,omitempty"` // that a token must be for; empty means the URL of the endpoint
+	Scopes   []string `json:"scopes,omitempty"`   // that a token must have
+}
+
+// profileName is what fits into a path as it is.
+var profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// decodeGateway reads the gateway's settings. What cannot be understood is left
+// out, which never opens anything: without an issuer no access token counts,
+// and a selection nobody understands selects nothing.
+func decodeGateway(f *Fields) Gateway {
+	g := Gateway{Listen: f.String("listen"), URL: strings.TrimSuffix(f.String("url"), "/"), AllowedHosts: f.Strings("allowedHosts"), AllowedOrigins: f.Strings("allowedOrigins")}
+	if g.Listen != "" {
+		if _, _, err := net.SplitHostPort(g.Listen); err != nil {
+			f.Report(SeverityError, "listen", fmt.Sprintf("%q is no address with a port, such as %s", g.Listen, DefaultListen), "")
+			g.Listen = ""
+		}
+	}
+	if u, err := url.Parse(g.URL); g.URL != "" && (err != nil || !isWeb(u) || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
+		f.Report(SeverityError, "url", fmt.Sprintf("%q is not of the form https://host", g.URL), "")
+		g.URL = ""
+	}
+	if p := f.Object("profiles"); p != nil {
+		g.Profiles = decodeProfiles(p)
+	}
+	if o := f.Object("oidc"); o != nil {
+		g.OIDC = OIDC{Issuer: o.String("issuer"), Audience: o.String("audience"), Scopes: o.Strings("scopes")}
+		if err := checkIssuer(g.OIDC.Issuer); err != nil {
+			o.Report(SeverityError, "issuer", err.Error(), "until it is corrected, no access token is accepted")
+			g.OIDC = OIDC{}
+		}
+		o.reportUnknown()
+	}
+	f.reportUnknown()
+	return g
+}
+
+func decodeProfiles(f *Fields) map[string]Profile {
+	profiles := map[string]Profile{}
+	for _, m := range f.Node.Members {
+		p := f.Object(m.Name)
+		if m.Repeated || p == nil {
+			continue
+		}
+		if !profileName.MatchString(m.Name) {
+			f.Report(SeverityError, m.Name, fmt.Sprintf("%q cannot be the name of a profile: letters, digits, \"-\", \"_\" and \".\", at most 64", m.Name), "")
+			continue
+		}
+		profiles[m.Name] = Profile{Servers: p.selection("servers"), Tools: p.selection("tools")}
+		p.reportUnknown()
+	}
+	f.Rest() // reports what occurs twice
+	return profiles
+}
+
+// selection reads a list of names that select. One that is no list was meant to
+// select something, so it must not mean all.
+func (f *Fields) selection(name string) []string {
+	list := f.Strings(name)
+	if _, given := f.Take(name); given && list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// checkIssuer accepts an https URL, and an http one for this machine itself.
+func checkIssuer(issuer string) error {
+	u, err := url.Parse(issuer)
+	switch {
+	case issuer == "":
+		return fmt.Errorf("an issuer is needed to check access tokens")
+	case err != nil || !isWeb(u) || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return fmt.Errorf("%q is not the URL of an issuer", issuer)
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
+		return fmt.Errorf("the issuer %q must be reached over https", issuer)
+	}
+	return nil
+}
+
+func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" }
+
+// IsLoopback reports whether a host name or address always means this machine.
+func IsLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
