@@ -19,6 +19,9 @@ func ownedByUser(info fs.FileInfo) bool {
 	return !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid()
 }
 
+// private reports whether nobody but its owner can use a file.
+func private(info fs.FileInfo) bool { return info.Mode()&0o077 == 0 }
+
 // ownAlone says why somebody else could have written a file.
 func ownAlone(path string) error {
 	info, err := os.Stat(path)
