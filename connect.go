@@ -241,7 +241,10 @@ func connectError(name string, err error) error {
 	case kind == KindServer:
 		kind = KindTransport // whatever it answered, there is no connection
 	}
+	_, proxy := errors.AsType[*wire.ProxyError](err)
 	switch {
+	case proxy:
+		hint = "Check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment."
 	case errors.Is(err, fs.ErrNotExist):
 		hint = "Check that the command or URL is correct."
 	case errors.Is(err, fs.ErrPermission):

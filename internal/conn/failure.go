@@ -81,6 +81,9 @@ func classify(err error) *failure {
 			f.kind = KindTimeout
 		case wire.ReasonTLS, wire.ReasonTLSAuthority, wire.ReasonTLSExpired, wire.ReasonTLSHost, wire.ReasonRedirect:
 			f.permanent = true
+		case wire.ReasonProxy:
+			proxy, ok := errors.AsType[*wire.ProxyError](err)
+			f.permanent = ok && proxy.Status == http.StatusProxyAuthRequired
 		}
 		return f
 	}

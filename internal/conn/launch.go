@@ -82,6 +82,11 @@ func (e environment) lookup(name string) (string, bool) {
 	return "", false
 }
 
+func (e environment) get(name string) string {
+	value, _ := e.lookup(name)
+	return value
+}
+
 // childEnv is the environment of a child: what any program needs, and what the
 // entry declares.
 func childEnv(host []string, server config.Server) []string {

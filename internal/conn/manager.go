@@ -43,7 +43,8 @@ type Options struct {
 	// Capabilities are those of the zero Profile; nil means none.
 	Capabilities json.RawMessage
 
-	// HTTPClient makes the HTTP requests; nil means a transport of our own.
+	// HTTPClient makes the HTTP requests; nil means a transport of our own, with
+	// the proxies of Environ.
 	HTTPClient http.RoundTripper
 
 	// Changed is told that some status or catalog has changed. It must return
@@ -135,9 +136,7 @@ func NewManager(o Options) *Manager {
 		m.resolver = m.owned
 	}
 	if m.http == nil {
-		t := wire.NewRoundTripper()
-		t.Proxy = http.ProxyFromEnvironment
-		m.http = t
+		m.http = wire.NewProxyTransport(environment(o.Environ).get)
 	}
 	m.cache = newCache(o.CacheDir, m.log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -253,7 +252,7 @@ func (m *Manager) Close() error {
 		m.owned.Close()
 	}
 	if m.opts.HTTPClient == nil {
-		m.http.(*http.Transport).CloseIdleConnections()
+		m.http.(*wire.ProxyTransport).CloseIdleConnections()
 	}
 	return nil
 }

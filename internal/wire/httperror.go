@@ -185,6 +185,7 @@ const (
 	ReasonTLSHost      NetReason = "certificate is for another host"
 	ReasonTLSAuthority NetReason = "certificate signed by an unknown authority"
 	ReasonTLS          NetReason = "TLS handshake failed"
+	ReasonProxy        NetReason = "not reached through the proxy"
 	ReasonNetwork      NetReason = "network error"
 )
 
@@ -211,13 +212,17 @@ func newNetError(err error, req *http.Request) *NetError {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // its text has the whole URL
 	}
+	reason := netReason(err)
 	if text := err.Error(); redact(text, secretsOf(req)) != text {
 		err = errors.New(redact(text, secretsOf(req)))
 	}
-	return &NetError{Reason: netReason(err), Host: req.URL.Host, Err: err}
+	return &NetError{Reason: reason, Host: req.URL.Host, Err: err}
 }
 
 func netReason(err error) NetReason {
+	if _, ok := errors.AsType[*ProxyError](err); ok {
+		return ReasonProxy
+	}
 	if reason, ok := tlsReason(err); ok {
 		return reason
 	}
