@@ -12,19 +12,23 @@ import (
 // answers with the same large result again and again can have it done once,
 // since a result that begins with these members need not be searched for them.
 func (s *Server) Dress(method string, result json.RawMessage) json.RawMessage {
-	head := make([]byte, 0, 80+len(s.identity)+len(result))
-	head, rest := s.appendDressed(head, method, result)
+	return s.dressAs(s.description, method, result)
+}
+
+func (s *Server) dressAs(d *Description, method string, result json.RawMessage) json.RawMessage {
+	head := make([]byte, 0, 80+len(d.identity)+len(result))
+	head, rest := s.appendDressed(head, d, method, result)
 	return append(head, rest...)
 }
 
-// dressed is Dress in two pieces, so that a large result need not be copied.
-func (s *Server) dressed(method string, result json.RawMessage) (lead []byte, rest json.RawMessage) {
-	return s.appendDressed(make([]byte, 0, 80+len(s.identity)), method, result)
+// dressed is dressAs in two pieces, so that a large result need not be copied.
+func (s *Server) dressed(d *Description, method string, result json.RawMessage) (lead []byte, rest json.RawMessage) {
+	return s.appendDressed(make([]byte, 0, 80+len(d.identity)), d, method, result)
 }
 
 // appendDressed appends the beginning of the dressed result to head and returns the
 // rest, which is a part of result as a rule.
-func (s *Server) appendDressed(head []byte, method string, result json.RawMessage) ([]byte, json.RawMessage) {
+func (s *Server) appendDressed(head []byte, d *Description, method string, result json.RawMessage) ([]byte, json.RawMessage) {
 	var hasType, hasMeta, hasTTL, hasScope bool
 	complete, cached := true, cacheable(method)
 	c := newCursor(result)
@@ -47,7 +51,7 @@ func (s *Server) appendDressed(head []byte, method string, result json.RawMessag
 		case "_meta":
 			hasMeta = true
 			if meta := newCursor(c.value()); meta.open && !meta.find(MetaServerInfo) {
-				named, _ = SetMember(result, s.opts.Info, "_meta", MetaServerInfo)
+				named, _ = SetMember(result, d.info, "_meta", MetaServerInfo)
 			}
 		}
 		if hasType && hasMeta && (!cached || hasTTL && hasScope) {
@@ -74,7 +78,7 @@ func (s *Server) appendDressed(head []byte, method string, result json.RawMessag
 		}
 	}
 	if !hasMeta {
-		head = append(head, s.identity...)
+		head = append(head, d.identity...)
 	}
 	if empty {
 		head = head[:len(head)-1] // the last comma

@@ -83,7 +83,7 @@ func (ex *exchange) settle() {
 	if ex.opened {
 		for _, answer := range ex.answers {
 			if ex.job != nil && answer.Error == nil {
-				answer.lead, answer.Result = ex.server.dressed(ex.method, answer.Result)
+				answer.lead, answer.Result = ex.server.dressed(ex.job.own.description(), ex.method, answer.Result)
 			}
 			ex.add(answer)
 		}
@@ -199,7 +199,7 @@ func (h *HTTPHandler) writeResult(w http.ResponseWriter, ex *exchange, result js
 	head := append((*buf)[:0], `{"jsonrpc":"2.0","id":`...)
 	head = append(ex.id.AppendTo(head), `,"result":`...)
 	if ex.job != nil {
-		head, result = h.server.appendDressed(head, ex.method, result)
+		head, result = h.server.appendDressed(head, ex.job.own.description(), ex.method, result)
 	} else if len(result) == 0 {
 		result = json.RawMessage("{}")
 	}

@@ -91,7 +91,7 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal
 // serveLegacy answers one message of the legacy era.
 func (h *HTTPHandler) serveLegacy(w http.ResponseWriter, r *http.Request, principal string, m Message) *Refusal {
 	if m.Method == "initialize" && m.Kind() == KindRequest && len(r.Header[headerSession]) == 0 {
-		return h.serveInitialize(w, principal, m)
+		return h.serveInitialize(w, r, principal, m)
 	}
 	s, no := h.session(r, principal)
 	if no != nil {
@@ -128,8 +128,12 @@ func (h *HTTPHandler) withoutSession(w http.ResponseWriter, r *http.Request, m M
 	return no
 }
 
-func (h *HTTPHandler) serveInitialize(w http.ResponseWriter, principal string, m Message) *Refusal {
-	s, answer, no := h.newSession(principal, m)
+func (h *HTTPHandler) serveInitialize(w http.ResponseWriter, r *http.Request, principal string, m Message) *Refusal {
+	if err := h.limiter.acquire(r.Context(), principal); err != nil {
+		return tooMany(m.ID)
+	}
+	defer h.limiter.release(principal)
+	s, answer, no := h.newSession(r.Context(), principal, m)
 	if no != nil {
 		no.ID = m.ID
 		return no

@@ -23,8 +23,8 @@ func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, princi
 	if err := checkMirror(r.Header, m.Method, m.Params); err != nil {
 		return mismatch(m.ID, err)
 	}
-	answer, done, refused := h.server.modernGate(&j.own, m.Method, meta)
-	if refused == nil && !done && m.Method == "tools/call" && h.server.opts.ParamHeaders != nil {
+	refused := h.server.modernGate(&j.own, m.Method, meta)
+	if refused == nil && m.Method == "tools/call" && h.server.opts.ParamHeaders != nil {
 		tool, _ := StringMember(m.Params, "name")
 		arguments, _ := Member(m.Params, "arguments")
 		if err := h.server.opts.ParamHeaders(&j.own, tool).Check(r.Header, arguments); err != nil {
@@ -34,9 +34,8 @@ func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, princi
 	switch {
 	case refused != nil:
 		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
-	case done:
-		writeMessage(w, h.times.write, http.StatusOK, Message{ID: m.ID, Result: answer})
-		return nil
+	case m.Method == "server/discover":
+		return h.serveDiscover(w, r, &j.own, m)
 	case m.Method == "subscriptions/listen":
 		return h.serveListen(w, r, &j.own, m)
 	default:
@@ -108,6 +107,20 @@ func shuttingDown(id ID) *Refusal {
 		ID:     id,
 		Reason: errShuttingDown(),
 	}
+}
+
+// serveDiscover says what the server is.
+func (h *HTTPHandler) serveDiscover(w http.ResponseWriter, r *http.Request, sess *Session, m Message) *Refusal {
+	if err := h.limiter.acquire(r.Context(), sess.Principal); err != nil {
+		return tooMany(m.ID)
+	}
+	defer h.limiter.release(sess.Principal)
+	result, refused := h.server.discover(r.Context(), sess)
+	if refused != nil {
+		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+	}
+	writeMessage(w, h.times.write, http.StatusOK, Message{ID: m.ID, Result: result})
+	return nil
 }
 
 // serveListen keeps a subscription: a stream that ends with the result.

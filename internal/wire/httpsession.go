@@ -354,7 +354,7 @@ func (t *sessionTable) forget(s *httpSession) {
 
 // newSession opens a legacy session for an initialize. The session is in use by
 // the request.
-func (h *HTTPHandler) newSession(principal string, m Message) (*httpSession, Message, *Refusal) {
+func (h *HTTPHandler) newSession(ctx context.Context, principal string, m Message) (*httpSession, Message, *Refusal) {
 	now := time.Now()
 	s := &httpSession{
 		table:      h.sessions,
@@ -374,7 +374,7 @@ func (h *HTTPHandler) newSession(principal string, m Message) (*httpSession, Mes
 	}
 	s.client.start(s)
 	answer := Message{ID: m.ID}
-	answer.Result, answer.Error = s.client.initialize(m.Params)
+	answer.Result, answer.Error = s.client.initialize(ctx, m.Params)
 	if answer.Error != nil {
 		s.client.peer.Close()
 		return nil, answer, nil

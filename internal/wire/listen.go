@@ -247,7 +247,11 @@ func (s *Server) listen(ctx context.Context, l *listener, params json.RawMessage
 	if refused != nil {
 		return refused
 	}
-	l.filter = want.within(s.offered)
+	d, refused := s.describe(ctx, l.session)
+	if refused != nil {
+		return refused
+	}
+	l.filter = want.within(d.offered)
 	if s.opts.Listen != nil {
 		var err error
 		if l.filter, err = s.opts.Listen(ctx, l.session, l.filter); err != nil {
@@ -296,7 +300,7 @@ func (s *Server) endListeners(owner string) {
 // result is the answer that ends a subscription in order.
 func (l *listener) result(s *Server) json.RawMessage {
 	result, _ := SetMember(nil, l.id.AppendTo(nil), "_meta", MetaSubscriptionID)
-	return s.Dress("subscriptions/listen", result)
+	return s.dressAs(l.session.description(), "subscriptions/listen", result)
 }
 
 // publish tells a modern client something that belongs to no call: on the one

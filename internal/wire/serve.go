@@ -58,6 +58,8 @@ type client struct {
 	peer   *Peer
 	legacy *Session // since initialize
 	modern *Session // since the first modern request; its requests share its State
+
+	opening chan struct{} // closed when initialize, which is being answered, has been
 }
 
 func (c *client) start(conn Conn) *Peer {
@@ -124,6 +126,7 @@ func (g *gatekeeper) Read() (Message, error) {
 		m, err := g.Conn.Read()
 		if errors.Is(err, io.EOF) {
 			g.client.inputEnded()
+			g.client.awaitOpening()
 		}
 		if err != nil || m.Method != "initialize" || m.Kind() != KindRequest {
 			return m, err
@@ -133,12 +136,35 @@ func (g *gatekeeper) Read() (Message, error) {
 				return m, nil
 			}
 		}
-		answer := Message{ID: m.ID}
-		answer.Result, answer.Error = g.client.initialize(m.Params)
-		if err := g.Write(context.Background(), answer); err != nil {
+		if err := g.initialize(m); err != nil {
 			return Message{}, err
 		}
 	}
+}
+
+// initialize answers an initialize. If it may take time, the client can go away
+// meanwhile, and what it sends waits elsewhere.
+func (g *gatekeeper) initialize(m Message) error {
+	c := g.client
+	opening := c.beginOpening()
+	if opening == nil {
+		return g.Write(c.peer.life, Message{ID: m.ID, Error: errInitialized()})
+	}
+	answer := func() error {
+		defer c.endOpening(opening)
+		answer := Message{ID: m.ID}
+		answer.Result, answer.Error = c.open(c.peer.life, m.Params)
+		return g.Write(c.peer.life, answer)
+	}
+	if c.server.opts.Describe == nil {
+		return answer()
+	}
+	c.jobs.Go(func() {
+		if err := answer(); err != nil {
+			c.server.log.Debug("sending an answer", "error", err)
+		}
+	})
+	return nil
 }
 
 // inputEnded ends what only the client could have ended.
@@ -148,29 +174,113 @@ func (c *client) inputEnded() {
 	c.server.endListeners(c.owner)
 }
 
-// initialize opens the legacy session of the client.
-func (c *client) initialize(params json.RawMessage) (json.RawMessage, *Error) {
+// beginOpening makes whatever needs the legacy session of the client wait until
+// endOpening. It returns nil if there is, or soon will be, such a session.
+func (c *client) beginOpening() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.legacy != nil {
-		return nil, Errorf(CodeInvalidRequest, "this session is initialized already")
+	if c.legacy != nil || c.opening != nil {
+		return nil
 	}
+	c.opening = make(chan struct{})
+	return c.opening
+}
+
+func (c *client) endOpening(opening chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(opening)
+	c.opening = nil
+}
+
+// awaitOpening lets an initialize be answered after the client has ended its
+// side.
+func (c *client) awaitOpening() {
+	c.mu.Lock()
+	opening := c.opening
+	c.mu.Unlock()
+	if opening == nil {
+		return
+	}
+	patience := time.NewTimer(drainTime)
+	defer patience.Stop()
+	select {
+	case <-opening:
+	case <-patience.C:
+	case <-c.peer.life.Done():
+	}
+}
+
+// legacySession is the session that initialize opened, nil if there is none. It
+// waits for one that is being opened.
+func (c *client) legacySession(ctx context.Context) (*Session, error) {
+	c.mu.Lock()
+	sess, opening := c.legacy, c.opening
+	c.mu.Unlock()
+	if opening == nil {
+		return sess, nil
+	}
+	select {
+	case <-opening:
+		return c.legacySession(ctx)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// initialize opens the legacy session of the client, if it has none.
+func (c *client) initialize(ctx context.Context, params json.RawMessage) (json.RawMessage, *Error) {
+	opening := c.beginOpening()
+	if opening == nil {
+		return nil, errInitialized()
+	}
+	defer c.endOpening(opening)
+	return c.open(ctx, params)
+}
+
+// open opens the legacy session and returns the result of initialize.
+func (c *client) open(ctx context.Context, params json.RawMessage) (json.RawMessage, *Error) {
 	sess := &Session{ID: c.id, Principal: c.principal, owner: c.owner, out: c.peer, standalone: c.standalone}
-	result, err := c.server.initialize(sess, params)
-	if err != nil {
+	if err := c.server.negotiate(sess, params); err != nil {
 		return nil, err
 	}
-	if !c.server.openSession(sess, c.hangUp) {
+	cleanUp := func() {
+		if c.has(sess) { // else it could not be described, and the client may try again
+			c.hangUp()
+		}
+	}
+	if !c.server.openSession(sess, cleanUp) {
+		return nil, errShuttingDown()
+	}
+	d, err := c.server.describe(ctx, sess)
+	if err != nil {
+		sess.Close()
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sess.Err() != nil {
 		return nil, errShuttingDown()
 	}
 	c.legacy = sess
-	return result, nil
+	return d.initializeResult(sess.Version), nil
+}
+
+// has reports whether sess has become the legacy session of the client.
+func (c *client) has(sess *Session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.legacy == sess
+}
+
+func errInitialized() *Error {
+	return Errorf(CodeInvalidRequest, "this session is initialized already")
 }
 
 func errShuttingDown() *Error { return Errorf(CodeOverloaded, "the server is shutting down") }
 
 // uninitialized is the session of a client that did not initialize.
-func (c *client) uninitialized(method string) (*Session, *Error) {
+func (c *client) uninitialized(ctx context.Context, method string) (*Session, *Error) {
 	switch {
 	case c.server.legacy == nil:
 		return nil, missingMeta(MetaProtocolVersion)
@@ -178,11 +288,9 @@ func (c *client) uninitialized(method string) (*Session, *Error) {
 		return nil, Errorf(CodeNotInitialized, "Server not initialized")
 	}
 	// What the protocol assumes of a client that does not say.
-	_, err := c.initialize(json.RawMessage(`{"protocolVersion":"` + Version20250326 + `"}`))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.legacy != nil {
-		return c.legacy, nil
+	_, err := c.initialize(ctx, json.RawMessage(`{"protocolVersion":"`+Version20250326+`"}`))
+	if sess, _ := c.legacySession(ctx); sess != nil {
+		return sess, nil
 	}
 	return nil, err
 }
@@ -198,8 +306,14 @@ func (c *client) HandleRequest(ctx context.Context, r *Request) (json.RawMessage
 		return c.handleModern(ctx, r, meta)
 	}
 	if sess == nil {
+		var err error
+		if sess, err = c.legacySession(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if sess == nil {
 		var err *Error
-		if sess, err = c.uninitialized(r.Method); err != nil {
+		if sess, err = c.uninitialized(ctx, r.Method); err != nil {
 			return nil, err
 		}
 	}
@@ -214,12 +328,15 @@ func modernOnly(method string) bool {
 
 // HandleNotification implements Handler.
 func (c *client) HandleNotification(ctx context.Context, n *Notification) {
-	c.mu.Lock()
-	n.Session = c.legacy
-	if n.Session == nil {
-		n.Session = c.modern
+	sess, err := c.legacySession(ctx)
+	if err != nil {
+		return
 	}
-	c.mu.Unlock()
+	if n.Session = sess; sess == nil {
+		c.mu.Lock()
+		n.Session = c.modern
+		c.mu.Unlock()
+	}
 	if n.Session != nil && n.Method != "notifications/initialized" {
 		c.server.opts.Handler.HandleNotification(ctx, n)
 	}
@@ -293,16 +410,19 @@ func requestOf(ctx context.Context) (ID, bool) {
 func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMessage) (json.RawMessage, error) {
 	s := c.server
 	j := &job{server: s}
-	answer, done, refused := s.modernGate(&j.own, r.Method, meta)
-	if refused != nil {
+	if refused := s.modernGate(&j.own, r.Method, meta); refused != nil {
 		return nil, refused
-	}
-	if done {
-		return answer, nil
 	}
 	j.own.owner, j.own.Principal, j.own.State = c.owner, c.principal, c.sharedState(&j.own)
 	m := Message{ID: r.ID, Method: r.Method, Params: r.Params}
-	if r.Method == "subscriptions/listen" {
+	switch r.Method {
+	case "server/discover":
+		result, refused := s.discover(ctx, &j.own)
+		if refused != nil {
+			return nil, refused
+		}
+		return result, nil
+	case "subscriptions/listen":
 		return c.handleListen(ctx, &j.own, m)
 	}
 	parked, refused := s.unpark(&j.own, m)
@@ -342,7 +462,7 @@ func (c *client) await(ctx context.Context, r *Request, j *job, out *connOutlet,
 			if answer.Error != nil {
 				return nil, answer.Error
 			}
-			return c.dress(r, answer.Result), nil
+			return c.dress(r, j, answer.Result), nil
 		case <-wake:
 		case <-grace:
 			grace = nil
@@ -350,7 +470,7 @@ func (c *client) await(ctx context.Context, r *Request, j *job, out *connOutlet,
 				continue
 			}
 			if result, ok := c.server.park(j); ok {
-				return c.dress(r, result), nil
+				return c.dress(r, j, result), nil
 			}
 		case <-ctx.Done():
 			j.cancel(context.Cause(ctx))
@@ -361,11 +481,12 @@ func (c *client) await(ctx context.Context, r *Request, j *job, out *connOutlet,
 
 // dress dresses the result of a request, in two pieces if the conn puts them
 // together.
-func (c *client) dress(r *Request, result json.RawMessage) json.RawMessage {
+func (c *client) dress(r *Request, j *job, result json.RawMessage) json.RawMessage {
+	d := j.own.description()
 	if !c.encodes {
-		return c.server.Dress(r.Method, result)
+		return c.server.dressAs(d, r.Method, result)
 	}
-	r.lead, result = c.server.dressed(r.Method, result)
+	r.lead, result = c.server.dressed(d, r.Method, result)
 	return result
 }
 

@@ -19,6 +19,15 @@ type ServerOptions struct {
 	Capabilities json.RawMessage // nil means none
 	Instructions string
 
+	// Describe says how the server presents itself to one client, in place of
+	// Info, Capabilities and Instructions. It is asked for initialize, after
+	// Opened, for server/discover and for subscriptions/listen, and may take its
+	// time: ctx ends when the client has gone. In the Session is what is known
+	// of the client. A returned *Error is the answer, any other error an
+	// internal error that does not show its text. nil means that all clients
+	// are told the same.
+	Describe func(ctx context.Context, s *Session) (*Description, error)
+
 	// Handler answers what is not the protocol's own housekeeping: tools,
 	// resources, prompts, completion, logging/setLevel, tasks and whatever else
 	// a client may send. What it does not know it answers with
@@ -74,6 +83,7 @@ type CacheHint struct {
 // number of connections (Serve) and over HTTP (NewHTTPHandler) at once.
 //
 //	what is answered here, versions, gates       server.go
+//	how it presents itself                       describe.go
 //	what modern results must have                dress.go
 //	what is known of a client                    session.go, lifetime.go
 //	connections                                  serve.go
@@ -89,11 +99,8 @@ type Server struct {
 	legacy []string // revisions spoken, oldest first
 	modern bool
 
-	initialized map[string]json.RawMessage // the result of initialize, by revision
-	discovered  json.RawMessage            // the result of server/discover
-	supported   json.RawMessage            // the revisions, as a JSON array
-	identity    []byte                     // the _meta member that names this server, with a comma
-	offered     Filter                     // what the capabilities allow to subscribe to
+	description *Description    // of Info, Capabilities and Instructions
+	supported   json.RawMessage // the revisions, as a JSON array
 
 	seal   *sealer
 	parked *parking
@@ -112,12 +119,11 @@ type Server struct {
 // NewServer returns a Server that runs until Shutdown.
 func NewServer(opts ServerOptions) (*Server, error) {
 	s := &Server{
-		opts:        opts,
-		log:         opts.Logger,
-		parked:      newParking(),
-		sessions:    map[*Session]struct{}{},
-		listeners:   map[*listener]struct{}{},
-		initialized: map[string]json.RawMessage{},
+		opts:      opts,
+		log:       opts.Logger,
+		parked:    newParking(),
+		sessions:  map[*Session]struct{}{},
+		listeners: map[*listener]struct{}{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -125,16 +131,9 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	if opts.Handler == nil {
 		return nil, errors.New("server options: no handler")
 	}
-	if len(opts.Capabilities) == 0 {
-		s.opts.Capabilities = json.RawMessage("{}")
-	}
-	for name, raw := range map[string]json.RawMessage{"info": opts.Info, "capabilities": s.opts.Capabilities} {
-		if err := Valid(raw, Limits{}); err != nil {
-			return nil, fmt.Errorf("server options: %s: %w", name, err)
-		}
-		if !IsObject(raw) {
-			return nil, fmt.Errorf("server options: %s: %w", name, errNotObject)
-		}
+	var err error
+	if s.description, err = NewDescription(opts.Info, opts.Capabilities, opts.Instructions); err != nil {
+		return nil, fmt.Errorf("server options: %w", err)
 	}
 	versions := opts.Versions
 	if versions == nil {
@@ -158,44 +157,17 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	if s.legacy == nil && !s.modern {
 		return nil, errors.New("server options: no protocol revision")
 	}
-	var err error
-	if s.seal, err = newSealer(); err != nil {
-		return nil, err
-	}
-	s.prepare()
-	s.ctx, s.stop = context.WithCancelCause(context.Background())
-	return s, nil
-}
-
-// prepare writes, once, what every client is told.
-func (s *Server) prepare() {
 	spoken := slices.Clone(s.legacy)
 	if s.modern {
 		spoken = append(spoken, Version20260728)
 	}
 	slices.Reverse(spoken) // the one to prefer first
 	s.supported, _ = json.Marshal(spoken)
-	s.offered = filterOffered(s.opts.Capabilities)
-	s.identity = append(append([]byte(`"_meta":{"`+MetaServerInfo+`":`), s.opts.Info...), "},"...)
-
-	describe := func(dst []byte) []byte {
-		dst = append(dst, `"capabilities":`...)
-		dst = append(dst, s.opts.Capabilities...)
-		if s.opts.Instructions != "" {
-			dst = append(dst, `,"instructions":`...)
-			dst = AppendString(dst, s.opts.Instructions)
-		}
-		return dst
+	if s.seal, err = newSealer(); err != nil {
+		return nil, err
 	}
-	for _, v := range s.legacy {
-		result := describe([]byte(`{"protocolVersion":"` + v + `",`))
-		result = append(result, `,"serverInfo":`...)
-		result = append(result, s.opts.Info...)
-		s.initialized[v] = append(result, '}')
-	}
-	result := append([]byte(`{"supportedVersions":`), s.supported...)
-	result = append(describe(append(result, ',')), '}')
-	s.discovered = s.Dress("server/discover", result)
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	return s, nil
 }
 
 // Sessions ranges over the clients that can be told something of their own
@@ -224,14 +196,14 @@ func (s *Server) Sessions() iter.Seq[*Session] {
 // A request goes to its handler through one of two gates, by its era.
 
 // modernGate takes a request that says of itself, in meta, that it is modern.
-// It fills in the session and answers what is the protocol's own.
-func (s *Server) modernGate(sess *Session, method string, meta json.RawMessage) (answer json.RawMessage, done bool, err *Error) {
+// It fills in the session and refuses what the era has not.
+func (s *Server) modernGate(sess *Session, method string, meta json.RawMessage) *Error {
 	version, ok := metaVersion(meta)
 	if !ok {
-		return nil, true, missingMeta(MetaProtocolVersion)
+		return missingMeta(MetaProtocolVersion)
 	}
 	if version != Version20260728 || !s.modern {
-		return nil, true, s.unsupported(version)
+		return s.unsupported(version)
 	}
 	sess.Era, sess.Version, sess.server = Modern, Version20260728, s
 	for c := newCursor(meta); c.next(); {
@@ -242,20 +214,18 @@ func (s *Server) modernGate(sess *Session, method string, meta json.RawMessage) 
 			sess.ClientInfo = c.value()
 		case MetaLogLevel:
 			if err := sess.setLogLevel(c.value()); err != nil {
-				return nil, true, err
+				return err
 			}
 		}
 	}
 	if !IsObject(sess.ClientCapabilities) {
-		return nil, true, missingMeta(MetaClientCapabilities)
+		return missingMeta(MetaClientCapabilities)
 	}
 	switch method {
-	case "server/discover":
-		return s.discovered, true, nil
 	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
-		return nil, true, MethodNotFound(method)
+		return MethodNotFound(method)
 	}
-	return nil, false, nil
+	return nil
 }
 
 // metaVersion is the revision that a modern request names in its _meta.
@@ -301,17 +271,16 @@ func (s *Server) legacyGate(sess *Session, r *Request) (answer json.RawMessage, 
 
 var versionForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
 
-// initialize opens a legacy session. The caller has set what it knows of the
-// session and publishes it.
-func (s *Server) initialize(sess *Session, params json.RawMessage) (json.RawMessage, *Error) {
+// negotiate fills in a legacy session from the params of initialize.
+func (s *Server) negotiate(sess *Session, params json.RawMessage) *Error {
 	requested, ok := StringMember(params, "protocolVersion")
 	if !ok {
-		return nil, Errorf(CodeInvalidParams, "protocolVersion is missing or not a string")
+		return Errorf(CodeInvalidParams, "protocolVersion is missing or not a string")
 	}
 	if s.legacy == nil {
 		err := s.unsupported(requested)
 		err.Message = "initialize is not part of the protocol revisions spoken here: " + string(s.supported)
-		return nil, err
+		return err
 	}
 	version := s.legacy[len(s.legacy)-1]
 	if slices.Contains(s.legacy, requested) {
@@ -321,13 +290,13 @@ func (s *Server) initialize(sess *Session, params json.RawMessage) (json.RawMess
 		data := append([]byte(`{"supported":`), s.supported...)
 		data = append(data, `,"received":`...)
 		data = append(AppendString(data, requested), '}')
-		return nil, &Error{Code: CodeInvalidParams, Message: "Unsupported MCP protocol version", Data: data}
+		return &Error{Code: CodeInvalidParams, Message: "Unsupported MCP protocol version", Data: data}
 	}
 	sess.Era, sess.Version, sess.server = Legacy, version, s
 	info, _ := Member(params, "clientInfo")
 	capabilities, _ := Member(params, "capabilities")
 	sess.ClientInfo, sess.ClientCapabilities = bytes.Clone(info), bytes.Clone(capabilities)
-	return s.initialized[version], nil
+	return nil
 }
 
 // handle has the handler answer a request, whatever happens in it.

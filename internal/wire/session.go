@@ -36,8 +36,13 @@ type Session struct {
 	owner  string // who may resume and listen: the principal of HTTP, or the connection
 	out    Link   // of a legacy session
 	level  atomic.Uint32
-	heard  *listener // of the session of a subscription: it hears only itself
 	life   *life     // of a session that ends, nil for one that is a request's
+	heard  *listener // of the session of a subscription: it hears only itself
+
+	// described is what the client was told of the server: nil before a legacy
+	// session has been answered, and in the modern era as long as nobody said
+	// anything else than what all are told.
+	described atomic.Pointer[Description]
 
 	standalone *outStream // of a legacy HTTP session: what the GET stream carries
 }
@@ -60,10 +65,14 @@ func (s *Session) Call(ctx context.Context, c Call) (json.RawMessage, error) {
 
 // Notify tells the client something outside of any call, if the client wants to
 // hear it: resource updates go to subscribers only, log messages to those who
-// asked for that level, and a modern client gets what its subscriptions name.
+// asked for that level, changes of lists to those who were told that they would
+// be, and a modern client gets what its subscriptions name.
 func (s *Session) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	if s.Era == Modern {
 		s.server.publish(s, method, params)
+		return nil
+	}
+	if d := s.described.Load(); d == nil || !d.announces(method) {
 		return nil
 	}
 	switch method {
