@@ -163,6 +163,9 @@ func modelFields(t reflect.Type) func(yield func(modelField) bool) {
 		for i := range t.NumField() {
 			f := t.Field(i)
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			if !yield(modelField{
 				name: name, index: f.Index, typ: f.Type, optional: strings.Contains(options, "omit"),
 				isExtra: f.Type == reflect.TypeFor[map[string]json.RawMessage](),

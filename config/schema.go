@@ -131,6 +131,10 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return schema("type", "object", "propertyNames", schema("pattern", profileName.String()), "additionalProperties", b.value("", t.Elem()))
 	case "Limits.resultChars":
 		return schema("type", "integer", "minimum", 1, "maximum", maxResultChars)
+	case "HookCommand.type":
+		return enum(hookTypeCommand)
+	case "HookCommand.timeout":
+		return schema("type", "integer", "minimum", 1, "maximum", maxHookTimeout)
 	case "ToolRule.exposedName":
 		return schema("type", "string", "pattern", exposedNamePattern.String())
 	}

@@ -190,6 +190,7 @@ func TestDescriptions(t *testing.T) {
 		reflect.TypeFor[OAuth](), reflect.TypeFor[ToolRule](), reflect.TypeFor[Settings](), reflect.TypeFor[Permissions](),
 		reflect.TypeFor[Naming](), reflect.TypeFor[Discovery](), reflect.TypeFor[Limits](),
 		reflect.TypeFor[Gateway](), reflect.TypeFor[Profile](), reflect.TypeFor[OIDC](),
+		reflect.TypeFor[Hooks](), reflect.TypeFor[HookGroup](), reflect.TypeFor[HookCommand](),
 	} {
 		for f := range modelFields(typ) {
 			key := typ.Name() + "." + f.name

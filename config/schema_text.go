@@ -75,7 +75,7 @@ var descriptions = map[string]string{
 	"Settings.discovery":   "Where servers are looked for.",
 	"Settings.limits":      "Bounds of what passes through.",
 	"Settings.tools":       "Rules for tools.",
-	"Settings.hooks":       "Commands that run around calls.",
+	"Settings.hooks":       "Commands that run when something happens, by event.",
 	"Settings.gateway":     "How patchbay serve is reached, and by whom.",
 
 	"Gateway.listen":         "The address and port to listen on. Default: 127.0.0.1:7332.",
@@ -102,6 +102,19 @@ var descriptions = map[string]string{
 	"Naming.collision": "What becomes of tools whose names come out the same: suffix marks all but the first, last-wins (xcsh style) keeps only the last.",
 
 	"Discovery.disabledProviders": "Products whose files are not read, by id; patchbay list --sources shows the ids.",
+
+	"Hooks.PreToolUse":        "Before a tool is called: may allow, ask, deny, or change the arguments.",
+	"Hooks.PostToolUse":       "After a tool has answered: may replace or withhold the result.",
+	"Hooks.Elicitation":       "When a server asks the person something: may answer in their place.",
+	"Hooks.ElicitationResult": "Before an answer goes to the server that asked: may change or decline it.",
+	"Hooks.Notification":      "When something has happened, such as elicitation_complete.",
+
+	"HookGroup.matcher": "What the hooks are about: names of tools (of servers for Elicitation and ElicitationResult, the type for Notification) divided by |, or a regular expression. Default: everything.",
+	"HookGroup.hooks":   "The commands, in the order in which they run.",
+
+	"HookCommand.type":    "What kind of hook it is.",
+	"HookCommand.command": "A command line for the shell. It gets the event as JSON on its standard input and may print JSON.",
+	"HookCommand.timeout": "Seconds after which it is ended. Default: 60.",
 
 	"Limits.resultChars": "The most characters of a tool's result that are passed on.",
 }

@@ -16,8 +16,8 @@ type Settings struct {
 	Discovery   Discovery       `json:"discovery,omitzero"`
 	Limits      Limits          `json:"limits,omitzero"`
 	Gateway     Gateway         `json:"gateway,omitzero"`
+	Hooks       Hooks           `json:"hooks,omitzero"`
 	Tools       json.RawMessage `json:"tools,omitempty"` // as written
-	Hooks       json.RawMessage `json:"hooks,omitempty"` // as written
 
 	// Extra holds members this model does not know, as they were written.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
@@ -92,7 +92,7 @@ func DecodeSettings(f *Fields) Settings {
 		return Settings{}
 	}
 	f.Ignore("$schema")
-	s := Settings{Tools: f.Raw("tools"), Hooks: f.Raw("hooks")}
+	s := Settings{Hooks: decodeHooks(f), Tools: f.Raw("tools")}
 	if p := f.Object("permissions"); p != nil {
 		s.Permissions = Permissions{Allow: p.Strings("allow"), Ask: p.Strings("ask"), Deny: p.Strings("deny")}
 		s.Permissions.Default = decodeDefault(p)

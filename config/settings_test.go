@@ -29,14 +29,16 @@ func TestDecodeSettings(t *testing.T) {
 		"naming": {"style": "xcsh", "maxLength": 128, "collision": "last-wins"},
 		"discovery": {"disabledProviders": ["cursor"]},
 		"limits": {"resultChars": 5000},
-		"tools": {"a": 1}, "hooks": [1, 2],
+		"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "guard"}]}]},
+		"tools": {"a": 1},
 	}`)
 	want := Settings{
 		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
 		Naming:      Naming{Style: NamingXcsh, MaxLength: 128, Collision: CollisionLastWins},
 		Discovery:   Discovery{[]string{"cursor"}},
 		Limits:      Limits{5000},
-		Tools:       json.RawMessage(`{"a":1}`), Hooks: json.RawMessage(`[1,2]`),
+		Hooks:       Hooks{PreToolUse: []HookGroup{{Hooks: []HookCommand{{Type: "command", Command: "guard", Line: 7}}}}},
+		Tools:       json.RawMessage(`{"a":1}`),
 	}
 	if !reflect.DeepEqual(got, want) || problems != nil {
 		t.Errorf("got %+v, %q", got, problems)
