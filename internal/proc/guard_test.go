@@ -222,3 +222,29 @@ func FuzzHear(f *testing.F) {
 		}
 	})
 }
+
+// The guard is told of what Output runs, and that it has ended.
+func TestGuardIsToldOfOutput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	g := &Guard{process: &exec.Cmd{}, pipe: w, children: map[int]uint64{}}
+	s := sh("echo $$")
+	s.Guard = g
+	out, err := Output(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	told, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := strings.TrimSpace(string(out))
+	first, rest, _ := strings.Cut(string(told), "\n")
+	if !strings.HasPrefix(first, "+"+pid+" ") || rest != "-"+pid+"\n" || len(g.children) > 0 {
+		t.Errorf("told %q of %s, and knows %v", told, pid, g.children)
+	}
+}

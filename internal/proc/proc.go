@@ -10,6 +10,7 @@
 package proc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,13 +32,15 @@ type Spec struct {
 	Dir  string   // empty means this process's directory
 	Env  []string // all of the child's environment, as NAME=value; nil means none
 
-	// For Output.
-	MaxOutput int           // bytes of output that are too many; 0 means 64 KiB
-	Timeout   time.Duration // 0 means none beyond the context's
-
-	// For Start.
 	Guard *Guard // ends the child should this process die; nil means nobody does
-	grace grace  // zero means defaultGrace
+
+	// For Output.
+	Stdin      []byte        // what the child can read; nil means nothing
+	MaxOutput  int           // bytes of output that are too many; 0 means 64 KiB
+	KeepStderr int           // bytes of standard error that an ExitError has; 0 means none
+	Timeout    time.Duration // 0 means none beyond the context's
+
+	grace grace // for Start; zero means defaultGrace
 }
 
 const defaultMaxOutput = 64 << 10
@@ -45,12 +48,13 @@ const defaultMaxOutput = 64 << 10
 // ErrTooMuchOutput is returned when a child printed more than its Spec allows.
 var ErrTooMuchOutput = errors.New("printed too much")
 
-// ExitError says how a child ended that did not end well. It holds nothing of
-// what the child printed: that may be a secret.
+// ExitError says how a child ended that did not end well. Its text has nothing
+// of what the child printed: that may be a secret.
 type ExitError struct {
 	Code   int    // exit status; -1 if a signal ended it
 	State  string // such as "exit status 3" or "signal: killed"
 	Stderr int64  // bytes it wrote to standard error
+	Head   []byte // the first of them, as many as Spec.KeepStderr
 }
 
 func (e *ExitError) Error() string {
@@ -61,8 +65,8 @@ func (e *ExitError) Error() string {
 }
 
 // Output runs a child to its end and returns what it printed to standard
-// output. Its standard input is empty, what it writes to standard error is
-// dropped. When Output returns, the child and the rest of its group are gone.
+// output. A child need not read its standard input. When Output returns, the
+// child and the rest of its group are gone.
 func Output(ctx context.Context, s Spec) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -75,13 +79,13 @@ func Output(ctx context.Context, s Spec) ([]byte, error) {
 	if out.max == 0 {
 		out.max = defaultMaxOutput
 	}
-	var dropped counter
+	stderr := &head{max: s.KeepStderr}
 
 	cmd, err := s.command(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stdout, cmd.Stderr = out, &dropped
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(s.Stdin), out, stderr
 	cmd.WaitDelay = waitDelay
 	ownGroup(cmd)
 	if err := cmd.Start(); err != nil {
@@ -90,6 +94,9 @@ func Output(ctx context.Context, s Spec) ([]byte, error) {
 		}
 		return nil, s.startError(cmd.Path, err)
 	}
+	tree := childTree(cmd.Process.Pid)
+	s.Guard.add(tree.root, tree.start)
+	defer s.Guard.drop(tree.root)
 	err = waitGroup(cmd)
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success():
@@ -100,7 +107,7 @@ func Output(ctx context.Context, s Spec) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, &ExitError{Code: cmd.ProcessState.ExitCode(), State: cmd.ProcessState.String(), Stderr: int64(dropped)}
+		return nil, &ExitError{Code: cmd.ProcessState.ExitCode(), State: cmd.ProcessState.String(), Stderr: stderr.size, Head: stderr.kept}
 	}
 	return nil, err
 }
@@ -121,10 +128,15 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// counter counts what is written to it.
-type counter int64
+// head keeps the first bytes written to it, up to max, and counts all.
+type head struct {
+	kept []byte
+	max  int
+	size int64
+}
 
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
+func (h *head) Write(p []byte) (int, error) {
+	h.size += int64(len(p))
+	h.kept = append(h.kept, p[:min(len(p), h.max-len(h.kept))]...)
 	return len(p), nil
 }

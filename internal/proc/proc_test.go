@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -161,6 +162,30 @@ func TestOutputExit(t *testing.T) {
 	}
 	_, err = Output(t.Context(), sh("kill -9 $$"))
 	if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Code != -1 || err.Error() != "signal: killed" {
+		t.Errorf("%#v", err)
+	}
+}
+
+// A child may read what it is given, in part or not at all.
+func TestOutputStdin(t *testing.T) {
+	input := bytes.Repeat([]byte("x"), 1<<20)
+	for script, want := range map[string]string{"wc -c | tr -d ' '": "1048576\n", "head -c 3": "xxx", "echo done": "done\n"} {
+		s := sh(script)
+		s.Stdin = input
+		if out, err := Output(t.Context(), s); err != nil || string(out) != want {
+			t.Errorf("%s: %q, %v", script, out, err)
+		}
+	}
+}
+
+// Of standard error an error has only as much as was asked for, and its text
+// nothing.
+func TestOutputStderr(t *testing.T) {
+	s := sh("printf 1234567890 >&2; exit 2")
+	s.KeepStderr = 4
+	_, err := Output(t.Context(), s)
+	exit, ok := errors.AsType[*ExitError](err)
+	if !ok || exit.Code != 2 || exit.Stderr != 10 || string(exit.Head) != "1234" || strings.Contains(err.Error(), "1234") {
 		t.Errorf("%#v", err)
 	}
 }
