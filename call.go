@@ -214,7 +214,7 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	switch method {
 	case "tools/call":
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
-		return s.keep(ctx, server, method, params)
+		return json.RawMessage(`{}`), s.keep(ctx, server, method, params)
 	default:
 		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: progress}, nil)
 	}
@@ -225,29 +225,6 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 		return nil, errorf(KindToolNotFound, "Server %q has no tool %q here.", server, name)
 	}
 	return s.callTool(ctx, &set.tools[i], params, progress)
-}
-
-// keep asks a server for something that lasts: it is asked for again when the
-// server is connected anew, and in the way of the server's own era.
-func (s *Session) keep(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
-	sv, err := s.reach(server, s.profile)
-	if err != nil {
-		return nil, err
-	}
-	uri, _ := wire.StringMember(params, "uri")
-	switch method {
-	case "resources/subscribe":
-		err = sv.Subscribe(ctx, uri)
-	case "resources/unsubscribe":
-		err = sv.Unsubscribe(ctx, uri)
-	default:
-		level, _ := wire.StringMember(params, "level")
-		err = sv.SetLevel(ctx, level)
-	}
-	if err != nil {
-		return nil, callError(sv.Name(), err)
-	}
-	return json.RawMessage(`{}`), nil
 }
 
 // passOn returns what receives the progress of a request whose sender asked for

@@ -1,11 +1,14 @@
 package patchbay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
+	"github.com/patchbay-mcp/patchbay/internal/bridge"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -13,21 +16,74 @@ import (
 type Prompt struct {
 	Server     string          `json:"server"`
 	Name       string          `json:"name"`
+	FullName   string          `json:"fullName"`   // among those of all servers, in the session's naming style
 	Definition json.RawMessage `json:"definition"` // as the server defines it, byte for byte
 }
 
 // ListPrompts returns the prompts of one server, which is connected if need be,
 // or of all if server is empty, as far as they are known.
 func (s *Session) ListPrompts(ctx context.Context, server string) ([]Prompt, error) {
-	out := []Prompt{}
-	offers, err := s.offers(ctx, server, "prompts")
-	for _, o := range offers {
-		for _, raw := range o.Prompts {
-			prompt, _ := wire.StringMember(raw, "name")
-			out = append(out, Prompt{Server: o.server, Name: prompt, Definition: raw})
+	if server != "" {
+		sv, err := s.withCapability(ctx, server, "prompts")
+		if err != nil {
+			return []Prompt{}, err
+		}
+		server = sv.Name()
+	}
+	set := s.toolset()
+	prompts, _ := set.prompts()
+	if server == "" {
+		return slices.Clone(prompts), nil
+	}
+	of := []Prompt{}
+	for _, p := range prompts {
+		if p.Server == server {
+			of = append(of, p)
 		}
 	}
-	return out, err
+	return of, nil
+}
+
+// FindPrompt returns the prompt that a name means: its full name, or any other
+// rendering that means exactly one.
+func (s *Session) FindPrompt(name string) (Prompt, error) {
+	prompts, names := s.toolset().prompts()
+	ref, err := names.Resolve(name)
+	if err != nil {
+		return Prompt{}, errorf(KindNotFound, "No prompt %q: %v", name, err)
+	}
+	for _, p := range prompts {
+		if p.Server == ref.Server && p.Name == ref.Tool {
+			return p, nil
+		}
+	}
+	return Prompt{}, errorf(KindNotFound, "No prompt %q.", name)
+}
+
+// namePrompts lists the prompts of a set, sorted by server and name, named like
+// tools.
+func (set *toolSet) namePrompts(naming bridge.Naming) ([]Prompt, *bridge.Names) {
+	prompts, asked := []Prompt{}, []bridge.Exposed{}
+	for i, st := range set.inputs.servers {
+		c := set.inputs.catalogs[i]
+		if c == nil || set.denied[st.Name] != nil {
+			continue
+		}
+		for _, raw := range c.Prompts {
+			name, _ := wire.StringMember(raw, "name")
+			prompts = append(prompts, Prompt{Server: st.Name, Name: name, Definition: raw})
+			asked = append(asked, bridge.Exposed{Ref: bridge.Ref{Server: st.Name, Tool: name}})
+		}
+	}
+	slices.SortStableFunc(prompts, func(a, b Prompt) int {
+		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Name, b.Name))
+	})
+	naming.LastWins = false
+	names, _ := bridge.NewNames(asked, naming)
+	for i, p := range prompts {
+		prompts[i].FullName = names.Of(bridge.Ref{Server: p.Server, Tool: p.Name})
+	}
+	return prompts, names
 }
 
 // GetPrompt returns a prompt filled in with arguments, as the server renders

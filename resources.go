@@ -19,6 +19,15 @@ type Resource struct {
 	MIMEType    string `json:"mimeType,omitempty"`
 	Description string `json:"description,omitempty"`
 	Server      string `json:"server"`
+
+	Definition json.RawMessage `json:"-"` // as the server defines it, byte for byte
+}
+
+// ResourceTemplate describes resources of a server whose URIs have a form.
+type ResourceTemplate struct {
+	URITemplate string          `json:"uriTemplate"`
+	Server      string          `json:"server"`
+	Definition  json.RawMessage `json:"definition"` // as the server defines it, byte for byte
 }
 
 // ResourceContent is a resource that was read: its text, or the file that its
@@ -41,9 +50,23 @@ func (s *Session) ListResources(ctx context.Context, server string) ([]Resource,
 		for _, raw := range o.Resources {
 			r := Resource{}
 			if json.Unmarshal(raw, &r) == nil {
-				r.Server = o.server // whatever the resource claims
+				r.Server, r.Definition = o.server, raw // whatever the resource claims
 				out = append(out, r)
 			}
+		}
+	}
+	return out, err
+}
+
+// ListResourceTemplates returns the templates of one server, or of all if server
+// is empty, as ListResources does.
+func (s *Session) ListResourceTemplates(ctx context.Context, server string) ([]ResourceTemplate, error) {
+	out := []ResourceTemplate{}
+	offers, err := s.offers(ctx, server, "resources")
+	for _, o := range offers {
+		for _, raw := range o.ResourceTemplates {
+			template, _ := wire.StringMember(raw, "uriTemplate")
+			out = append(out, ResourceTemplate{URITemplate: template, Server: o.server, Definition: raw})
 		}
 	}
 	return out, err

@@ -153,7 +153,7 @@ func (s *Session) notified(ctx context.Context, server string, n *wire.Notificat
 	case "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed":
 		// Client.Changed is told when the new list is there.
 	case "notifications/message":
-		if c.Log != nil {
+		if c.Log != nil && s.wantsLog(server, n.Params) {
 			c.Log(ctx, server, n.Params)
 		}
 	case "notifications/progress":
@@ -161,7 +161,7 @@ func (s *Session) notified(ctx context.Context, server string, n *wire.Notificat
 			c.Progress(ctx, server, n.Params)
 		}
 	case "notifications/resources/updated":
-		if uri, _ := wire.StringMember(n.Params, "uri"); c.ResourceUpdated != nil {
+		if uri, _ := wire.StringMember(n.Params, "uri"); c.ResourceUpdated != nil && s.wantsUpdates(server, uri) {
 			c.ResourceUpdated(server, uri)
 		}
 	default:

@@ -49,23 +49,28 @@ type Rule = policy.Rule
 type Session struct {
 	host    *Host
 	opts    SessionOptions
-	rules   []Rule // of the session alone; those of the settings are the host's
 	profile conn.Profile
+	view    *view
 
 	life context.Context // ends with Close
 	stop context.CancelFunc
 
-	building sync.Mutex // held while the tool set is made anew
-	set      atomic.Pointer[toolSet]
-
 	mu      sync.Mutex // guards what follows, and the flights themselves
 	flights []*flight
+	lasting lasting
+}
+
+// view is what a session offers, shared with the sessions made of it by For.
+type view struct {
+	rules    []Rule     // of the session alone; those of the settings are the host's
+	building sync.Mutex // held while the tool set is made anew
+	set      atomic.Pointer[toolSet]
 }
 
 // NewSession opens a session. Rules that cannot be understood deny what they
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
-	s := &Session{host: h, opts: o, rules: slices.Clone(o.Rules), profile: o.Client.profile(h.opts.UI)}
+	s := &Session{host: h, opts: o, profile: o.Client.profile(h.opts.UI), view: &view{rules: slices.Clone(o.Rules)}}
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
@@ -84,25 +89,48 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 			if err != nil {
 				return nil, errorf(KindConfigInvalid, "%s: %v", list.source, err)
 			}
-			s.rules = append(s.rules, r)
+			s.view.rules = append(s.view.rules, r)
 		}
 	}
+	if err := s.open(h.life); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// For returns a session with the same tools and rules for another client. It
+// costs little: a server that speaks to many clients over one session, as HTTP
+// gateways do, can have one for each request. It ends with s, or before.
+func (s *Session) For(c *Client) (*Session, error) {
+	o := s.opts
+	o.Client = c
+	other := &Session{host: s.host, opts: o, profile: c.profile(s.host.opts.UI), view: s.view}
+	if err := other.open(s.life); err != nil {
+		return nil, err
+	}
+	return other, nil
+}
+
+// open makes the session known to its host.
+func (s *Session) open(life context.Context) error {
+	h := s.host
 	h.sessionsMu.Lock()
 	defer h.sessionsMu.Unlock()
 	if h.closed {
-		return nil, errorf(KindDenied, "The host is closed.")
+		return errorf(KindDenied, "The host is closed.")
 	}
 	h.sessions[s] = true
-	s.life, s.stop = context.WithCancel(h.life)
-	if o.Client != nil && o.Client.Changed != nil {
+	s.life, s.stop = context.WithCancel(life)
+	if c := s.opts.Client; c != nil && c.Changed != nil {
 		h.followers.Go(s.follow)
 	}
-	return s, nil
+	return nil
 }
 
 // Close ends the session and the connections that were made for no other. Calls
 // over the host's own connections go on.
 func (s *Session) Close() {
+	s.letGo()
 	s.stop()
 	h := s.host
 	h.sessionsMu.Lock()
@@ -144,6 +172,9 @@ func (s *Session) follow() {
 // function for. A host's UI answers elicitation where the client does not.
 func (c *Client) capabilities(ui *UI) json.RawMessage {
 	declared := map[string]any{}
+	if c != nil && c.Capabilities != nil {
+		return c.Capabilities
+	}
 	if c != nil && c.Elicit != nil || ui != nil && ui.Elicit != nil {
 		declared["elicitation"] = map[string]any{"form": struct{}{}, "url": struct{}{}}
 	}

@@ -277,7 +277,7 @@ func TestHooks(t *testing.T) {
 
 func TestResources(t *testing.T) {
 	s := session(t, withNotes(t, nil), patchbay.SessionOptions{})
-	want := []patchbay.Resource{{URI: "note://1", Name: "first", MIMEType: "text/plain", Server: "notes"}}
+	want := []patchbay.Resource{{URI: "note://1", Name: "first", MIMEType: "text/plain", Server: "notes", Definition: json.RawMessage(`{"mimeType":"text/plain","name":"first","uri":"note://1"}`)}}
 	got, err := s.ListResources(t.Context(), "")
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(d, err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -28,6 +29,9 @@ type toolSet struct {
 	byRef    map[bridge.Ref]int // of tools
 	denied   map[string]*Rule   // by server, the rule that denies all of it
 	warnings []string
+
+	// prompts lists the prompts, named when they are first asked for.
+	prompts func() ([]Prompt, *bridge.Names)
 }
 
 // offered is a tool with what is known of calls of it.
@@ -73,12 +77,12 @@ func (h *Host) toolInputs() toolInputs {
 // toolset returns what the session offers now.
 func (s *Session) toolset() *toolSet {
 	news := &s.host.news
-	if set := s.set.Load(); set != nil && set.upTo.Load() == news.number() {
+	if set := s.view.set.Load(); set != nil && set.upTo.Load() == news.number() {
 		return set
 	}
-	s.building.Lock()
-	defer s.building.Unlock()
-	now, set := news.number(), s.set.Load() // in this order: what changes now is taken in or noticed next time
+	s.view.building.Lock()
+	defer s.view.building.Unlock()
+	now, set := news.number(), s.view.set.Load() // in this order: what changes now is taken in or noticed next time
 	if set != nil && set.upTo.Load() == now {
 		return set
 	}
@@ -90,7 +94,7 @@ func (s *Session) toolset() *toolSet {
 				s.host.opts.Logger.Warn("tools", "session", s.opts.Name, "warning", w)
 			}
 		}
-		s.set.Store(set)
+		s.view.set.Store(set)
 	}
 	set.upTo.Store(now)
 	return set
@@ -114,6 +118,7 @@ func (s *Session) buildTools(in toolInputs) *toolSet {
 	}
 
 	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all)), denied: map[string]*Rule{}}
+	set.prompts = sync.OnceValues(func() ([]Prompt, *bridge.Names) { return set.namePrompts(naming) })
 	s.applyRules(set, all)
 	if len(set.hidden) > 0 { // what is not there takes no name away
 		asked = slices.DeleteFunc(asked, func(e bridge.Exposed) bool { return set.hides(e.Ref) })
@@ -194,7 +199,7 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 	for i := range all {
 		known[i] = all[i].policyTool()
 	}
-	rules, unclear := policy.Unambiguous(slices.Concat(r.rules, s.rules), servers, known)
+	rules, unclear := policy.Unambiguous(slices.Concat(r.rules, s.view.rules), servers, known)
 	for _, rule := range unclear {
 		set.warnings = append(set.warnings, fmt.Sprintf("the rule %s in %s could mean several servers and is not applied", rule.Pattern, rule.Source))
 	}

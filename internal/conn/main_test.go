@@ -80,7 +80,7 @@ func (f *fake) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMess
 				return nil, err
 			}
 		}
-		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`), nil
+		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`), nil
 	case "ping":
 		if pings != nil {
 			return json.RawMessage(`{}`), pings(ctx)

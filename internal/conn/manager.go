@@ -14,6 +14,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -113,6 +114,7 @@ type Manager struct {
 	closed  bool
 	targets map[string]Target
 	servers map[serverKey]*Server
+	levels  map[serverKey]string // of log messages; an empty name is that of all servers
 }
 
 type serverKey struct{ name, profile string }
@@ -126,6 +128,7 @@ func NewManager(o Options) *Manager {
 		http:     o.HTTPClient,
 		targets:  map[string]Target{},
 		servers:  map[serverKey]*Server{},
+		levels:   map[serverKey]string{},
 	}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
@@ -184,6 +187,7 @@ func (m *Manager) apply(want map[string]Target) (changed bool) {
 // add starts a server; m.mu is held.
 func (m *Manager) add(name string, p Profile, t Target) *Server {
 	s := newServer(m, name, p, t)
+	s.logLevel = cmp.Or(m.levels[serverKey{name, p.Key}], m.levels[serverKey{"", p.Key}])
 	m.servers[serverKey{name, p.Key}] = s
 	m.wg.Go(s.run)
 	return s
@@ -201,6 +205,19 @@ func (m *Manager) Server(name string, p Profile) (*Server, bool) {
 		return s, true
 	}
 	return m.add(name, p, t), true
+}
+
+// SetLevel asks a server, or all of them if name is empty, for log messages from
+// a level on: now if it is connected with that profile, and whenever it will be.
+func (m *Manager) SetLevel(p Profile, name, level string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.levels[serverKey{name, p.Key}] = level
+	for key, s := range m.servers {
+		if key.profile == p.Key && (key.name == name || name == "") && !m.closed {
+			s.setLevel(level)
+		}
+	}
 }
 
 // Release ends all connections that were made with a profile. Those of the zero

@@ -352,9 +352,8 @@ func TestSubscriptionsAreRestored(t *testing.T) {
 		if err := s.Subscribe(t.Context(), "x:y"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SetLevel(t.Context(), "info"); err != nil {
-			t.Fatal(err)
-		}
+		m.SetLevel(Profile{}, "srv", "info")
+		synctest.Wait()
 		f.die()
 		time.Sleep(second)
 		synctest.Wait()

@@ -39,21 +39,32 @@ func (s *Server) Unsubscribe(ctx context.Context, uri string) error {
 	return s.direct(ctx, "resources/unsubscribe", func(ctx context.Context) error { return l.client.Unsubscribe(ctx, uri) })
 }
 
-// SetLevel asks for log messages from that level on, now and on every later
-// connection.
-func (s *Server) SetLevel(ctx context.Context, level string) error {
-	l, err := s.acquire(ctx, false)
-	if err != nil {
-		return s.unreachable(err)
-	}
-	defer s.release(l)
-	if err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) }); err != nil {
-		return err
-	}
+// setLevel asks for log messages from that level on, now if the server is
+// connected, and on every later connection. The manager's lock is held.
+func (s *Server) setLevel(level string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.logLevel = level
-	return nil
+	l := s.state.link
+	if l == nil || !l.hasLog() {
+		s.mu.Unlock()
+		return
+	}
+	l.users++
+	s.mu.Unlock()
+	s.manager.wg.Go(func() {
+		defer s.release(l)
+		err := s.direct(s.ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
+		if err != nil {
+			s.log.Warn("setting the log level", "error", err)
+		}
+	})
+}
+
+// hasLog reports whether the server says that it sends log messages. In the
+// modern era each request asks for them, which needs no capability.
+func (l *link) hasLog() bool {
+	opening := l.client.Opening()
+	return opening.Era == wire.Modern || opening.Has("logging")
 }
 
 // direct makes a request with a method of the client, which has no limit of its
@@ -81,7 +92,7 @@ func (s *Server) restore(ctx context.Context, l *link) {
 		uris = append(uris, uri)
 	}
 	s.mu.Unlock()
-	if level != "" {
+	if level != "" && l.hasLog() {
 		if err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) }); err != nil {
 			s.log.Warn("setting the log level again", "error", err)
 		}

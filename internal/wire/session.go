@@ -129,6 +129,9 @@ func (s *Session) LogLevel() string {
 // logLevels are those of RFC 5424, the least severe first.
 var logLevels = [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
+// LogLevels returns the levels of log messages, the least severe first.
+func LogLevels() []string { return logLevels[:] }
+
 func (s *Session) setLogLevel(raw json.RawMessage) *Error {
 	name, _ := Unquote(raw)
 	i := slices.Index(logLevels[:], name)
@@ -215,13 +218,13 @@ func (s *Session) subscribedTo(uri string) bool {
 	return covers(s.life.subscribed, uri)
 }
 
-// covers reports whether uri is one of the subscribed resources, or lies inside
-// one: an update may name a sub-resource of what was subscribed to.
+// Covers reports whether a resource is the one that was subscribed to, or lies
+// inside it: an update may name a sub-resource.
+func Covers(subscribed, uri string) bool {
+	rest, ok := strings.CutPrefix(uri, subscribed)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(subscribed, "/"))
+}
+
 func covers(subscribed []string, uri string) bool {
-	for _, s := range subscribed {
-		if rest, ok := strings.CutPrefix(uri, s); ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(s, "/")) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(subscribed, func(s string) bool { return Covers(s, uri) })
 }
