@@ -71,6 +71,7 @@ func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catal
 			if try == 1 && s.renewHeaders(ctx, l, headers) {
 				continue
 			}
+			s.recallMissing(f)
 			s.condemn(l, f)
 			return nil, &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err}
 		}

@@ -255,10 +255,15 @@ func (s *Server) ask(ctx context.Context, l *link, c wire.Call) (json.RawMessage
 	if err != nil && classify(err).needsAuth && s.renewHeaders(ctx, l, headers) {
 		result, err = l.client.Call(ctx, c)
 	}
-	if f := classify(err); err != nil && f.needsAuth && ctx.Err() == nil {
+	if err == nil {
+		return result, nil
+	}
+	err = l.redactor().cleanError(err)
+	if f := classify(err); f.needsAuth && ctx.Err() == nil {
+		s.recallMissing(f)
 		s.condemn(l, f)
 	}
-	return result, err
+	return nil, err
 }
 
 // acceptable reports whether an item can be offered.

@@ -360,7 +360,7 @@ func TestManyChildren(t *testing.T) {
 		}
 	}
 	callers.Wait()
-	if st := m.Statuses()["hangs"]; st.State != config.Connecting {
+	if st := statuses(m)["hangs"]; st.State != config.Connecting {
 		t.Errorf("hangs: %+v", st)
 	}
 }

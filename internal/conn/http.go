@@ -33,12 +33,18 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 		return &failure{kind: KindAuth, err: err}
 	}
 	s.took(l, StepResolved)
-	return s.recallMissing(s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
+	err = s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
 		Transport:   s.manager.http,
 		Header:      l.headers.current,
 		SSEFallback: server.Type != config.HTTP,
 		Logger:      s.log,
-	})))
+	}))
+	if err == nil {
+		return nil
+	}
+	f := classify(l.redactor().cleanError(err)) // the server may have answered with what it was sent
+	s.recallMissing(f)
+	return f
 }
 
 // headers are what every HTTP request to a server carries.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type remote struct {
 
 	mu       sync.Mutex
 	refuse   func(method string, h http.Header) (status int, header map[string]string) // status 0 answers
+	fail     func(method string, r *http.Request) *wire.Error                          // set before use; nil answers
 	requests map[string]int                                                            // by method
 	last     http.Header
 }
@@ -84,12 +86,16 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	answer := wire.Message{ID: m.ID}
-	switch m.Method {
-	case "initialize":
+	if r.fail != nil {
+		answer.Error = r.fail(m.Method, req)
+	}
+	switch {
+	case answer.Error != nil:
+	case m.Method == "initialize":
 		answer.Result = json.RawMessage(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"remote","version":"1"}}`)
-	case "tools/list":
+	case m.Method == "tools/list":
 		answer.Result = json.RawMessage(`{"tools":[{"name":"echo"}]}`)
-	case "tools/call", "resources/read", "ping":
+	case slices.Contains([]string{"tools/call", "resources/read", "ping"}, m.Method):
 		answer.Result = json.RawMessage(`{}`)
 	default:
 		answer.Error = wire.MethodNotFound(m.Method)
@@ -175,6 +181,56 @@ func TestNeedsAuth(t *testing.T) {
 	r.set(nil)
 	if err := s.Reconnect(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// What an entry could not send is recalled whenever credentials are missing, not
+// only when the server is connected.
+func TestLaterRefusalRecallsWhatIsMissing(t *testing.T) {
+	r := newRemote(t)
+	r.set(func(method string, _ http.Header) (int, map[string]string) {
+		if method == "tools/call" {
+			return http.StatusUnauthorized, nil
+		}
+		return 0, nil
+	})
+	target := r.target()
+	target.Entry.Dialect = config.DialectPatchbay
+	target.Entry.Server.BearerTokenEnvVar = "NO_SUCH_TOKEN"
+	s := one(t, newManager(t, Options{}), target)
+	mustWait(t, s)
+	if e := callError(t, call(t.Context(), s)); e.Kind != KindAuth || strings.Count(e.Error(), "NO_SUCH_TOKEN") != 1 {
+		t.Errorf("%+v", e)
+	}
+	wantState(t, s, config.NeedsAuth, "NO_SUCH_TOKEN")
+	if e := callError(t, call(t.Context(), s)); strings.Count(e.Error(), "NO_SUCH_TOKEN") != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A server may say what it was sent, in an answer that is none of HTTP's errors.
+func TestAnswersDoNotTellSecrets(t *testing.T) {
+	server := config.Server{Type: config.HTTP, Headers: map[string]config.Secret{
+		"Authorization": config.NewSecret("Bearer hunter2-token"), "X-Key": config.NewSecret("hunter2-key"),
+	}}
+	for method, want := range map[string]config.State{"initialize": config.Failed, "tools/list": config.Connected} {
+		r := newRemote(t)
+		r.fail = func(asked string, req *http.Request) *wire.Error {
+			if asked != method {
+				return nil
+			}
+			token := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
+			return &wire.Error{Code: -32000, Message: "who is " + token + " with " + req.Header.Get("X-Key") + " and " + req.URL.RawQuery + "?"}
+		}
+		target := r.target()
+		server.URL = target.Entry.Server.URL + "?key=hunter2-query"
+		target.Entry.Server = server
+		s := one(t, newManager(t, Options{}), target)
+		err := s.Wait(t.Context())
+		st := wantState(t, s, want, "who is [redacted] with [redacted] and [redacted]?")
+		if text := fmt.Sprint(err, st, s.Catalog()); strings.Contains(text, "hunter2") {
+			t.Errorf("%s: %s", method, text)
+		}
 	}
 }
 

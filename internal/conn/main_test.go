@@ -267,3 +267,20 @@ func slowly(d time.Duration) func(context.Context, *wire.Request) (json.RawMessa
 }
 
 const second = time.Second
+
+// statuses returns how all servers stand, reached with the zero Profile.
+func statuses(m *Manager) map[string]Status {
+	m.mu.Lock()
+	servers := make([]*Server, 0, len(m.servers))
+	for key, s := range m.servers {
+		if key.profile == "" {
+			servers = append(servers, s)
+		}
+	}
+	m.mu.Unlock()
+	all := make(map[string]Status, len(servers))
+	for _, s := range servers {
+		all[s.name] = s.Status()
+	}
+	return all
+}

@@ -8,7 +8,7 @@
 //	Server     one server: its goroutine and its life     server.go, attend.go
 //	state      what is known of it, changed in one place  state.go
 //	retry      when it is dialled again                   backoff.go
-//	dial       from an entry to a live connection         dial.go, launch.go, stdio.go, http.go
+//	dial       from an entry to a live connection         dial.go, launch.go, redact.go, stdio.go, http.go
 //	Call       the road of every request                  call.go, failure.go
 //	Catalog    what it offers, now and as it was          catalog.go, refresh.go, shelf.go, cache.go
 package conn
@@ -234,23 +234,6 @@ func (m *Manager) Release(p Profile) {
 			s.retire()
 		}
 	}
-}
-
-// Statuses returns how all servers stand, reached with the zero Profile.
-func (m *Manager) Statuses() map[string]Status {
-	m.mu.Lock()
-	servers := make([]*Server, 0, len(m.servers))
-	for key, s := range m.servers {
-		if key.profile == "" {
-			servers = append(servers, s)
-		}
-	}
-	m.mu.Unlock()
-	all := make(map[string]Status, len(servers))
-	for _, s := range servers {
-		all[s.name] = s.Status()
-	}
-	return all
 }
 
 // Close ends all connections and returns when every child is gone.

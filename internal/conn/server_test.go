@@ -50,7 +50,7 @@ func TestStartIsParallel(t *testing.T) {
 			t.Errorf("Apply took %v", took)
 		}
 		synctest.Wait()
-		for name, st := range m.Statuses() {
+		for name, st := range statuses(m) {
 			switch {
 			case strings.HasPrefix(name, "good") && st.State != config.Connected,
 				name == "hangs" && st.State != config.Connecting,
@@ -405,7 +405,7 @@ func TestApply(t *testing.T) {
 		m.Apply(map[string]Target{"slow": local(slow)})
 		mustWait(t, s)
 		m.Apply(nil)
-		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied || len(m.Statuses()) != 0 {
+		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied || len(statuses(m)) != 0 {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -524,7 +524,7 @@ func TestProfiles(t *testing.T) {
 		}
 		mustCall(t, r)
 		mustCall(t, s)
-		if f.started() != 2 || !slices.Equal(asked, []string{"srv/", "srv/rich"}) || len(m.Statuses()) != 1 {
+		if f.started() != 2 || !slices.Equal(asked, []string{"srv/", "srv/rich"}) || len(statuses(m)) != 1 {
 			t.Errorf("%d starts, handlers of %v", f.started(), asked)
 		}
 		time.Sleep(profileIdle)
@@ -551,7 +551,7 @@ func TestChangesAreTold(t *testing.T) {
 		m = newManager(t, Options{Changed: func() {
 			told.Add(1)
 			if m != nil {
-				m.Statuses() // must not block
+				statuses(m) // must not block
 			}
 		}})
 		f := &fake{}
@@ -616,7 +616,7 @@ func TestCloseTwice(t *testing.T) {
 		m.Close()
 		m.Close()
 		m.Apply(map[string]Target{"x": local(&fake{})})
-		if _, ok := m.Server("srv", Profile{}); ok || len(m.Statuses()) != 1 {
+		if _, ok := m.Server("srv", Profile{}); ok || len(statuses(m)) != 1 {
 			t.Error("a closed manager has servers")
 		}
 		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied {

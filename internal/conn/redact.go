@@ -1,0 +1,125 @@
+package conn
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// redactor takes the secrets of an entry out of texts that people see.
+type redactor struct{ replacer *strings.Replacer }
+
+// redactor is one for what a connection was made with.
+func (l *link) redactor() *redactor {
+	switch {
+	case l.process != nil:
+		return l.process.redact
+	case l.headers != nil:
+		return l.headers.redactor()
+	}
+	return redactorOf(nil)
+}
+
+// redactor is one for what the requests of a connection carry.
+func (h *headers) redactor() *redactor {
+	var secrets []string
+	hide := func(text string) {
+		if len(text) >= shortestSecret {
+			secrets = append(secrets, text)
+		}
+	}
+	header, _ := h.current(context.Background())
+	for _, values := range header {
+		for _, v := range values {
+			hide(v)
+			if _, token, ok := strings.Cut(v, " "); ok { // as in Bearer token
+				hide(token)
+			}
+		}
+	}
+	if u, err := url.Parse(h.server.URL); err == nil {
+		hide(u.RawQuery)
+		for _, values := range u.Query() {
+			for _, v := range values {
+				hide(v)
+			}
+		}
+		if password, ok := u.User.Password(); ok {
+			hide(password)
+		}
+	}
+	return redactorOf(secrets)
+}
+
+// secretName matches variables whose value is a secret by their name.
+var secretName = regexp.MustCompile(`(?i)token|secret|passw|pwd|key|auth|credential|cookie|session|dsn`)
+
+// shortestSecret is the length from which a text counts as a secret. Shorter
+// ones occur in ordinary text.
+const shortestSecret = 6
+
+// newRedactor returns one for a child: written is its server as the entry has
+// it, resolved as it was started.
+func newRedactor(written, resolved config.Server) *redactor {
+	var secrets []string
+	hide := func(name, text string) {
+		// A path is no secret, and often what a message is about.
+		if len(text) >= shortestSecret && (secretName.MatchString(name) || !filepath.IsAbs(text)) {
+			secrets = append(secrets, text)
+		}
+	}
+	for name, value := range resolved.Env {
+		hide(name, value.Reveal())
+	}
+	for i, arg := range resolved.Args {
+		name, value, pair := strings.Cut(arg, "=")
+		fromVariable := i >= len(written.Args) || arg != written.Args[i]
+		if pair && (fromVariable || secretName.MatchString(name)) {
+			hide(name, value)
+		}
+		option := ""
+		if i > 0 && strings.HasPrefix(resolved.Args[i-1], "-") && !strings.Contains(resolved.Args[i-1], "=") {
+			option = resolved.Args[i-1]
+		}
+		if fromVariable || secretName.MatchString(option) {
+			hide(option, arg)
+		}
+	}
+	return redactorOf(secrets)
+}
+
+// redactorOf returns one for texts that are secrets.
+func redactorOf(secrets []string) *redactor {
+	// The longest first: another may be a part of it.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range secrets {
+		pairs = append(pairs, s, "[redacted]")
+	}
+	return &redactor{strings.NewReplacer(pairs...)}
+}
+
+func (r *redactor) clean(text string) string { return r.replacer.Replace(text) }
+
+// cleanError returns an error that says the same without secrets.
+func (r *redactor) cleanError(err error) error {
+	text := err.Error()
+	if clean := r.clean(text); clean != text {
+		return &redactedError{clean, err}
+	}
+	return err
+}
+
+// redactedError is an error with another text.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
