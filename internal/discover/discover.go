@@ -6,7 +6,8 @@
 // and writes no file, so it is safe to run in a directory nobody trusts yet; it
 // records where each file lies, and others decide what that means. A file that
 // is missing is no event; one that cannot be read is a problem of that file
-// alone. Scan keeps no state and may be called from several goroutines.
+// alone. Scan keeps no state, but for what a Memory in its Env is told, and may be
+// called from several goroutines.
 //
 //	providers.go  who keeps servers where: the table
 //	places.go     a line of the table → paths on this machine
@@ -15,6 +16,8 @@
 //	doc.go        config.Node → entries: names, repeated keys, paths
 //	verdict.go    decisions outside the entry: lists of disabled servers
 //	self.go       entries that are Patchbay itself
+//	memory.go     what broken files said before
+//	survey.go     has anything changed since the last scan?
 //
 // and one file per family of formats.
 package discover
@@ -59,6 +62,8 @@ type Env struct {
 	Executable string   // the running program, to recognise ourselves
 	Endpoints  []string // URLs we serve; nil means the default address
 	Disabled   []string // ids of providers to leave out
+
+	Memory *Memory // of earlier scans; nil means none
 }
 
 // What became of a file.
@@ -118,13 +123,15 @@ func (s *scan) run(ctx context.Context) Result {
 			return 1
 		}
 	})
+	s.env.Memory.begin()
 	for _, c := range found {
 		if err := context.Cause(ctx); err != nil {
 			s.result.Problems = append(s.result.Problems, config.Problem{Severity: config.SeverityError, Message: "the scan was interrupted: " + err.Error()})
-			break
+			return s.finish()
 		}
 		s.visit(c)
 	}
+	s.env.Memory.end()
 	return s.finish()
 }
 
@@ -135,6 +142,7 @@ type scan struct {
 	realProject string
 	homeInside  bool              // the home directory is the project, or lies in it
 	realDirs    map[string]string // directories with their links followed
+	patterns    []string          // directories in which files are looked for by a pattern
 	executable  os.FileInfo
 	endpoints   []endpoint
 
@@ -177,7 +185,7 @@ func (s *scan) visit(c candidate) {
 		err = errAbsent
 	case err == nil:
 		return
-	case errors.Is(err, fs.ErrPermission) && !c.required:
+	case errors.Is(err, fs.ErrPermission) && !c.required && !s.env.Memory.has(c.path):
 		s.closedDirectory(c.path, err)
 		return
 	}
@@ -213,6 +221,7 @@ func (s *scan) visit(c candidate) {
 		d.origin.Project = s.ownerProject(c, linked)
 		d.read(data)
 	}
+	s.env.Memory.note(d, data)
 }
 
 // closedDirectory reports the directory that keeps a file from being looked for,

@@ -171,6 +171,9 @@ func (s *scan) under(p string) string {
 
 // matches expands the patterns of a place, and says so when it stops early.
 func (s *scan) matches(dir, rest string) []string {
+	if strings.Contains(rest, "*") {
+		s.patterns = append(s.patterns, patternDir(dir, rest))
+	}
 	files := expandGlob(dir, rest)
 	if len(files) <= maxMatches {
 		return files

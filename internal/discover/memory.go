@@ -1,0 +1,69 @@
+package discover
+
+// Memory is what files said when they could last be read. A host that goes on
+// scanning keeps one in its Env, so that nobody loses a server, a switch or a
+// decision against one to a file that is half saved: such a file goes on saying
+// what it said, with the problem it has now. A file that is gone says nothing.
+//
+// The zero value remembers nothing yet. One scan at a time may use it.
+type Memory struct {
+	files map[string]remembered // by path
+	seen  map[string]bool       // in the scan that is going on
+}
+
+type remembered struct {
+	data    []byte
+	project string // whose tree decided about the file
+}
+
+// begin starts a scan.
+func (m *Memory) begin() {
+	if m != nil {
+		m.seen = map[string]bool{}
+	}
+}
+
+// note keeps what a file says if it can be read, and otherwise has it say what
+// it said before.
+func (m *Memory) note(d *doc, data []byte) {
+	if m == nil {
+		return
+	}
+	m.seen[d.path] = true
+	if d.status != Unreadable && d.status != Invalid {
+		if m.files == nil {
+			m.files = map[string]remembered{}
+		}
+		m.files[d.path] = remembered{data, d.origin.Project}
+		return
+	}
+	good, ok := m.files[d.path]
+	if !ok {
+		return
+	}
+	status, problems := d.status, d.problems
+	d.origin.Project = good.project
+	d.read(good.data)
+	d.status, d.problems = status, problems
+}
+
+// has reports whether a file was good once.
+func (m *Memory) has(path string) bool {
+	if m == nil {
+		return false
+	}
+	_, ok := m.files[path]
+	return ok
+}
+
+// end forgets the files that are gone.
+func (m *Memory) end() {
+	if m == nil {
+		return
+	}
+	for path := range m.files {
+		if !m.seen[path] {
+			delete(m.files, path)
+		}
+	}
+}
