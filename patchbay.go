@@ -69,6 +69,11 @@ type Options struct {
 
 	Naming config.Naming // how tools are named; the zero value means as the settings say
 
+	// WatchFiles reads configuration again when a file of it changes, appears or
+	// goes: servers that stay as they were keep their connections. Approvals and
+	// pins that another process records count too.
+	WatchFiles bool
+
 	// Lazy connects a server when it is first needed, not at the start.
 	Lazy bool
 
@@ -103,14 +108,13 @@ type Host struct {
 	// changing makes changes one after another. They may wait for files, and
 	// nobody waits for them but other changes.
 	changing sync.Mutex
-	found    discover.Result // what the last reading was made of
 	applied  map[string]config.Server
 	reading  atomic.Pointer[reading] // replaced with changing held
 
 	sessionsMu sync.Mutex // guards sessions and closed
 	sessions   map[*Session]bool
 	closed     bool
-	followers  sync.WaitGroup // one for each session that is told of changes
+	followers  sync.WaitGroup // one for each session that is told of changes, and one for files
 
 	pinsMu      sync.Mutex // guards the pins
 	pins        policy.Pins
@@ -142,6 +146,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 			Getenv: opts.getenv, Root: opts.SystemRoot,
 			ConfigDir: pl.config, StateDir: pl.state,
 			Files: opts.Files, Strict: opts.StrictConfig, Executable: executable,
+			Memory: &discover.Memory{},
 		},
 	}
 	h.life, h.stop = context.WithCancel(context.Background())
@@ -169,7 +174,15 @@ func (h *Host) start(ctx context.Context) error {
 		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.opts.UI),
 		Changed: h.news.announce, Handler: h.serverSide,
 	})
-	return h.Reload(ctx)
+	if !h.opts.WatchFiles {
+		return h.Reload(ctx)
+	}
+	before := h.survey() // what changes from now on is noticed
+	if err := h.Reload(ctx); err != nil {
+		return err
+	}
+	h.followers.Go(func() { h.followFiles(newFileWatch(h.opts.Logger), before) })
+	return nil
 }
 
 // Close ends every connection, stops every process of a server and waits for

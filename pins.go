@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 	"time"
 
@@ -152,12 +153,13 @@ func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error 
 	return err
 }
 
-// readPins reads the pins. If they cannot be read, what is pinned counts as
-// changed, and the problem says so.
-func (h *Host) readPins() []config.Problem {
+// readPins reads the pins, and reports whether others were accepted meanwhile.
+// If they cannot be read, what is pinned counts as changed, and the problem says
+// so.
+func (h *Host) readPins() (problems []config.Problem, changed bool) {
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
-	defer h.pinsSeq.Add(1)
+	wasDamaged := h.pinsDamaged
 	data, err := atomicfile.Read(h.places.pinsFile(), maxPins)
 	pins := policy.Pins{}
 	if err == nil {
@@ -165,11 +167,15 @@ func (h *Host) readPins() []config.Problem {
 	}
 	h.pinsDamaged = err != nil && !errors.Is(err, fs.ErrNotExist)
 	if h.pinsDamaged {
-		return []config.Problem{{
+		problems = []config.Problem{{
 			Severity: config.SeverityError, File: h.places.pinsFile(),
 			Message: "no pin can be read, so pinned tools count as changed: " + err.Error(), Hint: pinsHint,
 		}}
+		pins = h.pins
 	}
-	h.pins = pins
-	return nil
+	if changed = h.pinsDamaged != wasDamaged || !reflect.DeepEqual(pins, h.pins); changed {
+		h.pinsSeq.Add(1)
+		h.pins = pins
+	}
+	return problems, changed
 }

@@ -21,8 +21,12 @@ type places struct {
 	state       string // what the user decided: approvals, local servers; never inside a project
 }
 
-func (p places) userFile() string      { return filepath.Join(p.config, "mcp.json") }
-func (p places) projectFile() string   { return filepath.Join(p.project, ".patchbay", "mcp.json") }
+func (p places) userFile() string     { return filepath.Join(p.config, "mcp.json") }
+func (p places) projectFile() string  { return filepath.Join(p.project, ".patchbay", "mcp.json") }
+func (p places) userSettings() string { return filepath.Join(p.config, "settings.json") }
+func (p places) projectSettings() string {
+	return filepath.Join(p.project, ".patchbay", "settings.json")
+}
 func (p places) localFile() string     { return discover.LocalFile(p.state, p.realProject) }
 func (p places) approvalsFile() string { return filepath.Join(p.state, "approvals.json") }
 func (p places) lockDir() string       { return filepath.Join(p.state, "locks") }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -18,21 +17,31 @@ type settings struct {
 	rules    []Rule
 	files    []SourceFile // those that exist
 	problems []config.Problem
-	damaged  bool // a file cannot be read
+	good     map[string]goodSettings // by file: what it said when it could last be read
+}
+
+// goodSettings is what one file says.
+type goodSettings struct {
+	settings config.Settings
+	rules    []Rule
 }
 
 // readSettings reads the user's settings and the project's, and makes rules of
-// the permissions in both. Damage is reported, and allows nothing: what the file
-// might have denied is asked about.
+// the permissions in both. Damage is reported. A file that was good before goes
+// on saying what it said; of any other, what it might have denied is asked about.
 func (h *Host) readSettings() settings {
-	var s settings
+	s := settings{good: map[string]goodSettings{}}
 	if h.opts.StrictConfig {
 		return s
 	}
-	s.user = s.read(filepath.Join(h.places.config, "settings.json"), config.ScopeUser)
+	var last map[string]goodSettings
+	if r := h.reading.Load(); r != nil {
+		last = r.goodSettings
+	}
+	s.user = s.read(h.places.userSettings(), config.ScopeUser, last)
 	// A project's settings can only restrict: nothing that comes with a clone
 	// may widen what its reader allows.
-	s.read(filepath.Join(h.places.project, ".patchbay", "settings.json"), config.ScopeProject)
+	s.read(h.places.projectSettings(), config.ScopeProject, last)
 	for _, id := range s.user.Discovery.DisabledProviders {
 		if !slices.ContainsFunc(Providers(), func(p Provider) bool { return p.ID == id }) {
 			s.problems = append(s.problems, config.Problem{
@@ -45,13 +54,13 @@ func (h *Host) readSettings() settings {
 }
 
 // read takes in one file, if it exists.
-func (s *settings) read(path string, scope config.Scope) config.Settings {
+func (s *settings) read(path string, scope config.Scope, last map[string]goodSettings) config.Settings {
 	data, err := atomicfile.Read(path, config.MaxFileSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Settings{}
 	}
 	file := SourceFile{Path: path, Provider: nativeProvider, Product: "Patchbay", Scope: scope, Status: discover.Read}
-	var read config.Settings
+	read, wasGood := last[path]
 	if err != nil {
 		file.Status = discover.Unreadable
 		file.Problems = []config.Problem{{Severity: config.SeverityError, File: path, Message: err.Error()}}
@@ -64,18 +73,20 @@ func (s *settings) read(path string, scope config.Scope) config.Settings {
 		file.Problems = []config.Problem{p}
 	} else {
 		f := config.NewFields(node, path, "")
-		read = config.DecodeSettings(f)
-		rules, bad := permissionRules(read.Permissions, path, scope == config.ScopeUser)
+		read.settings = config.DecodeSettings(f)
+		rules, bad := permissionRules(read.settings.Permissions, path, scope == config.ScopeUser)
 		file.Problems = append(*f.Problems, bad...)
-		s.rules = append(s.rules, rules...)
+		read.rules = rules
 	}
-	if file.Status != discover.Read {
-		s.damaged = true
+	if file.Status == discover.Read || wasGood {
+		s.good[path] = read
+		s.rules = append(s.rules, read.rules...)
+	} else {
 		s.rules = append(s.rules, Rule{Effect: Ask, Pattern: "*", Source: path + ", which is damaged,"})
 	}
 	s.files = append(s.files, file)
 	s.problems = append(s.problems, file.Problems...)
-	return read
+	return read.settings
 }
 
 // Settings returns what the user's settings say.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"time"
@@ -96,10 +97,12 @@ type reading struct {
 	settings config.Settings
 	rules    []Rule         // of the settings
 	inForce  map[string]int // the declaration that stands for a name, by its place in snap.Servers
+
+	goodSettings map[string]goodSettings
 }
 
 func newReading(snap Snapshot, s settings) *reading {
-	r := &reading{snap: snap, settings: s.user, rules: s.rules, inForce: make(map[string]int, len(snap.Servers))}
+	r := &reading{snap: snap, settings: s.user, rules: s.rules, inForce: make(map[string]int, len(snap.Servers)), goodSettings: s.good}
 	for i, st := range snap.Servers {
 		if st.InForce {
 			r.inForce[st.Name] = i
@@ -197,17 +200,15 @@ func (h *Host) Reload(ctx context.Context) error {
 
 func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
-	if last := h.reading.Load(); settings.damaged && last != nil { // as for servers, see keepGood
-		settings.user, settings.rules = last.settings, last.rules
-	}
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
-	found := keepGood(discover.Scan(ctx, scan), h.found)
+	found := discover.Scan(ctx, scan)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	approvals, unread := h.readApprovals()
-	problems := slices.Concat(settings.problems, unread, h.readPins())
+	damaged, pinsChanged := h.readPins()
+	problems := slices.Concat(settings.problems, unread, damaged)
 	var candidates []config.Candidate
 	entries := slices.Concat(found.Entries, h.inProcessEntries(), h.appliedEntries())
 	launches := h.launches(entries)
@@ -234,39 +235,17 @@ func (h *Host) reload(ctx context.Context) error {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
 		}
 	}
-	h.found = found
-	h.reading.Store(newReading(snap, settings))
+	last, now := h.reading.Load(), newReading(snap, settings)
+	changed := last == nil || pinsChanged || !reflect.DeepEqual(last, now)
+	if changed {
+		h.reading.Store(now)
+		h.reportProblems(last, now)
+	}
 	h.manager.Apply(h.targets(snap.Servers))
-	h.news.announce()
+	if changed { // or every session would look for what is new in vain
+		h.news.announce()
+	}
 	return nil
-}
-
-// keepGood has files that cannot be read now say what they said when they last
-// could: nobody loses a server, or a switch, to a file that is half saved.
-func keepGood(found, last discover.Result) discover.Result {
-	wasGood := map[string]bool{}
-	for _, e := range last.Entries {
-		wasGood[e.Origin.File] = true
-	}
-	entries := []config.Entry{}
-	for _, f := range found.Files {
-		broken := f.Status == discover.Unreadable || f.Status == discover.Invalid
-		source := found.Entries
-		if broken && wasGood[f.Path] {
-			source = last.Entries
-		}
-		for _, e := range source {
-			if e.Origin.File == f.Path {
-				entries = append(entries, e)
-			}
-		}
-		if broken && f.Provider == nativeProvider {
-			found.DisabledServers = append(found.DisabledServers, last.DisabledServers...)
-			found.EnabledServers = append(found.EnabledServers, last.EnabledServers...)
-		}
-	}
-	found.Entries = entries
-	return found
 }
 
 // notAllowed is why a server is off that Options.AllowedServerNames leaves out.

@@ -1,0 +1,189 @@
+package patchbay_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// watching is a computer whose host watches its files.
+func watching(t *testing.T) *computer {
+	t.Helper()
+	leavesNothing(t)
+	c := newComputer(t)
+	c.opts.WatchFiles = true
+	return c
+}
+
+// replace saves a file the way editors do: beside the old one, then in its place.
+func (c *computer) replace(path, text string) {
+	c.t.Helper()
+	c.write(path+"~", text)
+	if err := os.Rename(path+"~", path); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// has waits until the servers in force are these.
+func (c *computer) has(h *patchbay.Host, names ...string) patchbay.Snapshot {
+	c.t.Helper()
+	want := strings.Join(names, " ")
+	return await(c.t.(*testing.T), h, "servers: "+want, func(s patchbay.Snapshot) bool {
+		var got []string
+		for _, st := range s.Servers {
+			if st.InForce {
+				got = append(got, st.Name)
+			}
+		}
+		return strings.Join(got, " ") == want
+	})
+}
+
+// Files count as soon as they are written, wherever a product keeps them, and
+// whether or not its directory was there before.
+func TestFilesAreWatched(t *testing.T) {
+	c := watching(t)
+	h := c.open()
+	cursor := filepath.Join(c.home, ".cursor", "mcp.json")
+	c.write(cursor, `{"mcpServers": {"a": {"command": "x"}}}`)
+	c.has(h, "a")
+	c.replace(cursor, `{"mcpServers": {"b": {"command": "x"}}}`)
+	c.has(h, "b")
+	extension := filepath.Join(c.home, ".gemini", "extensions", "one", "gemini-extension.json")
+	c.write(extension, `{"name": "one", "mcpServers": {"c": {"command": "x"}}}`)
+	c.has(h, "b", "c")
+	if err := os.RemoveAll(filepath.Dir(cursor)); err != nil {
+		t.Fatal(err)
+	}
+	c.has(h, "c")
+	c.write(cursor, `{"mcpServers": {"d": {"command": "x"}}}`)
+	c.has(h, "c", "d")
+
+	// A link is followed to where it leads.
+	elsewhere := filepath.Join(c.home, "dotfiles", "cursor.json")
+	c.write(elsewhere, `{"mcpServers": {"e": {"command": "x"}}}`)
+	if err := os.Remove(cursor); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, cursor); err != nil {
+		t.Fatal(err)
+	}
+	c.has(h, "c", "e")
+	c.write(elsewhere, `{"mcpServers": {"f": {"command": "x"}}}`)
+	c.has(h, "c", "f")
+}
+
+// A file that breaks keeps its servers and says so until it is repaired.
+func TestBrokenFileKeepsItsServers(t *testing.T) {
+	c := watching(t)
+	file := filepath.Join(c.home, ".cursor", "mcp.json")
+	settings := filepath.Join(c.home, ".config", "patchbay", "settings.json")
+	c.write(file, `{"mcpServers": {"a": {"command": "x"}}}`)
+	c.write(settings, `{"permissions": {"deny": ["mcp__a"]}}`)
+	h := c.open()
+	problems := func(files ...string) patchbay.Snapshot {
+		t.Helper()
+		return await(t, h, "problems in "+strings.Join(files, ", "), func(s patchbay.Snapshot) bool {
+			var got []string
+			for _, p := range s.Problems {
+				got = append(got, p.File)
+			}
+			return strings.Join(got, " ") == strings.Join(files, " ")
+		})
+	}
+	c.write(file, `{"mcpServers": {"a": {"command": `)
+	if p := problems(file).Problems[0]; p.Line != 1 || p.Severity != config.SeverityError {
+		t.Errorf("%+v", p)
+	}
+	c.has(h, "a")
+	c.write(settings, `{"permissions": {`)
+	problems(settings, file)
+	if err := h.Connect(t.Context(), "a"); err == nil {
+		t.Error("connected")
+	}
+	if _, err := anyone(t, h).Forward(t.Context(), "a", "tools/list", nil); kindOf(err) != patchbay.KindDenied {
+		t.Errorf("the settings that broke denied it, now: %v", err)
+	}
+	c.write(file, `{"mcpServers": {"b": {"command": "x"}}}`)
+	c.has(h, "b")
+	problems(settings)
+	c.write(settings, `{}`)
+	problems()
+}
+
+// What another process decides counts in this one.
+func TestApprovalElsewhere(t *testing.T) {
+	c := watching(t)
+	c.write(filepath.Join(c.project, ".mcp.json"), projectServer)
+	h := c.open()
+	awaitState(t, h, "tool", config.NeedsApproval)
+	c.approve("tool")
+	awaitState(t, h, "tool", config.Pending)
+}
+
+// A change of one server leaves the calls and connections of others alone, and
+// its own connection follows the file.
+func TestReloadDisturbsNobody(t *testing.T) {
+	c := watching(t)
+	c.opts.Lazy = false
+	started, release := make(chan bool), make(chan bool)
+	server := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: "wait", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		started <- true
+		<-release
+		return &mcp.CallToolResult{}, nil
+	})
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(web.Close)
+	slow := config.Server{Type: config.HTTP, URL: web.URL}
+	c.declare(map[string]config.Server{"slow": slow, "other": scripted()})
+	h := c.open()
+	awaitState(t, h, "slow", config.Connected)
+	awaitState(t, h, "other", config.Connected)
+	s, answer := anyone(t, h), make(chan error)
+	go func() {
+		_, err := s.Call(t.Context(), patchbay.Call{Tool: "slow.wait"})
+		answer <- err
+	}()
+	<-started
+	c.declare(map[string]config.Server{"slow": slow, "third": scripted()})
+	c.has(h, "slow", "third")
+	awaitState(t, h, "third", config.Connected)
+	close(release)
+	if err := <-answer; err != nil {
+		t.Errorf("the call in flight: %v", err)
+	}
+	if st, err := h.Server("slow"); err != nil || st.Restarts != 0 {
+		t.Errorf("%d restarts, %v", st.Restarts, err)
+	}
+}
+
+// A reading that finds nothing new is no news.
+func TestReloadWithoutChange(t *testing.T) {
+	c := newComputer(t)
+	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), `{"mcpServers": {"a": {"command": "x"}}}`)
+	h := c.open()
+	before := h.Snapshot().Seq
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := h.Snapshot().Seq; now != before {
+		t.Errorf("change %d, before %d", now, before)
+	}
+	c.write(filepath.Join(c.home, ".cursor", "mcp.json"), `{"mcpServers": {"a": {"command": "y"}}}`)
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := h.Snapshot().Seq; now == before {
+		t.Error("a change is no news")
+	}
+}
