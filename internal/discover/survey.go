@@ -38,7 +38,10 @@ func NewSurvey(env Env, further ...string) Survey {
 		info, linked, _ := lookUp(path)
 		v.files[path] = info
 		v.approach(path, existing)
-		if target, _ := os.Readlink(path); linked && !Remote(runtime.GOOS, target) {
+		if !linked {
+			continue
+		}
+		if target, _ := os.Readlink(path); !Remote(runtime.GOOS, target) {
 			v.links[path] = RealPath(path)
 			v.approach(v.links[path], existing)
 		}
