@@ -16,6 +16,7 @@ type exchange struct {
 	job        *job         // modern
 	session    *httpSession // legacy
 	method     string       // modern
+	header     http.Header  // of the POST
 	id         ID           // of the request that is being answered, if it is one
 	batch      bool         // the answer is an array
 	jsonOnly   bool         // it cannot become a stream
@@ -78,7 +79,8 @@ func (ex *exchange) cancelled() {
 	}
 }
 
-// settle moves the answers to the stream, if there is one. Under mu.
+// settle moves the answers to the stream, if there is one, and ends it with the
+// last. Under mu.
 func (ex *exchange) settle() {
 	if ex.opened {
 		for _, answer := range ex.answers {
@@ -88,8 +90,8 @@ func (ex *exchange) settle() {
 			ex.add(answer)
 		}
 		ex.answers = nil
-		ex.ended = ex.missing == 0
 	}
+	ex.ended = ex.missing == 0 // even if it is no stream: now it cannot become one
 	ex.reader.wake()
 }
 

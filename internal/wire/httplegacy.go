@@ -168,7 +168,7 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 		return tooMany(id)
 	}
 	defer h.limiter.release(principal)
-	ex := &exchange{server: h.server, id: id, batch: p.batch, jsonOnly: h.opts.JSONOnly}
+	ex := &exchange{server: h.server, header: r.Header, id: id, batch: p.batch, jsonOnly: h.opts.JSONOnly}
 	ex.init(len(p.requests), parseAccept(r.Header["Accept"]))
 	ex.answers = append(ex.answers, p.invalid...)
 	if no := s.exchange(ex, p.requests); no != nil {

@@ -85,6 +85,7 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 		j.resume(ex, wake, m.Params)
 	case h.server.enter():
 		j.begin(h.server.ctx, m)
+		j.header = r.Header
 		j.heardBy(ex, wake)
 		go j.run()
 	default:

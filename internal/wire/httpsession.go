@@ -213,6 +213,17 @@ func (s *httpSession) askBack(id ID, after time.Duration) bool {
 	return ex.askBack(after)
 }
 
+// headerOf is the header of the POST that brought a request, nil if that is not
+// waiting for an answer.
+func (s *httpSession) headerOf(id ID) http.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ex := s.exchanges[id.canonical()]; ex != nil {
+		return ex.header
+	}
+	return nil
+}
+
 // streamOf finds the stream that a Last-Event-ID names.
 func (s *httpSession) streamOf(number uint64) *outStream {
 	if number == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -25,16 +26,33 @@ func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage
 // time: a request that takes long then holds no connection. It reports false
 // where that cannot be: only revision 2025-11-25 over HTTP has it.
 func (r *Request) ComeBack(after time.Duration) bool {
-	link, ok := r.Link.(*requestLink)
-	if !ok {
-		return false
+	session := r.httpSession()
+	return session != nil && session.askBack(r.ID, after)
+}
+
+// Header returns the HTTP header that this request came with, nil if it did not
+// come over HTTP. Nobody may change it. A request of the legacy era has it until
+// it is answered or cancelled.
+func (r *Request) Header() http.Header {
+	if j, ok := r.Link.(*job); ok {
+		return j.header
 	}
-	peer, ok := link.Link.(*Peer)
-	if !ok {
-		return false
+	if session := r.httpSession(); session != nil {
+		return session.headerOf(r.ID)
 	}
-	session, ok := peer.conn.(*httpSession)
-	return ok && session.askBack(r.ID, after)
+	return nil
+}
+
+// httpSession is the legacy session over HTTP that the request belongs to, if
+// it does.
+func (r *Request) httpSession() *httpSession {
+	if link, ok := r.Link.(*requestLink); ok {
+		if peer, ok := link.Link.(*Peer); ok {
+			session, _ := peer.conn.(*httpSession)
+			return session
+		}
+	}
+	return nil
 }
 
 // A job is a modern request on its way through the handler. The handler runs in
@@ -45,6 +63,7 @@ type job struct {
 	server *Server
 	own    Session // what the request says of its client
 	req    Request
+	header http.Header
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -129,9 +148,12 @@ func (j *job) Notify(ctx context.Context, method string, params json.RawMessage)
 		return nil
 	}
 	j.mu.Lock()
-	out, token := j.out, j.token
+	out, token, finished := j.out, j.token, j.finished
 	j.mu.Unlock()
-	if out == nil {
+	switch {
+	case finished:
+		return errGone
+	case out == nil:
 		return nil
 	}
 	if token != nil && method == "notifications/progress" {
