@@ -44,24 +44,21 @@ func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error)
 }
 
 // CallListed is Call for a request that depends on what the server offers. It
-// waits until the connection's lists are in and sends the request only if they
-// are acceptable; otherwise accept says why not, and that is the error. nil
-// accepts anything, and does not wait.
+// waits until the connection's lists are in, with the changes the server has told
+// of, and sends the request only if they are acceptable; otherwise accept says
+// why not, and that is the error. nil accepts anything, and does not wait.
 func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catalog) error) (json.RawMessage, error) {
 	for try := 1; ; try++ {
 		l, err := s.acquire(ctx, accept != nil)
 		if err != nil {
 			return nil, s.unreachable(err)
 		}
-		if accept != nil {
-			if err := accept(s.Catalog()); err != nil {
-				s.release(l)
-				return nil, err
-			}
-		}
 		headers := l.headers.generation()
-		result, err := l.client.Call(ctx, s.limited(c))
+		result, refused, err := s.callOver(ctx, l, c, accept)
 		s.release(l)
+		if refused != nil {
+			return nil, refused
+		}
 		s.judge(l, err)
 		if err == nil {
 			return result, nil
@@ -80,6 +77,21 @@ func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catal
 			return nil, o.err
 		}
 	}
+}
+
+// callOver makes a request over one connection. refused is what accept has
+// against it.
+func (s *Server) callOver(ctx context.Context, l *link, c wire.Call, accept func(*Catalog) error) (result json.RawMessage, refused, err error) {
+	if accept != nil {
+		if err := l.tools(ctx); err != nil {
+			return nil, nil, err
+		}
+		if refused := accept(s.Catalog()); refused != nil {
+			return nil, refused, nil
+		}
+	}
+	result, err = l.client.Call(ctx, s.limited(c))
+	return result, nil, err
 }
 
 // limited gives a call the time limits of the entry.

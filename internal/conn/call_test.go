@@ -359,3 +359,51 @@ func TestCallListed(t *testing.T) {
 		}
 	})
 }
+
+// Between the news that the tools have changed and the new list nobody knows
+// what a call would be of, so it waits, however many lists there were lately.
+func TestCallListedWaitsForChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := one(t, newManager(t, Options{}), local(f))
+		mustWait(t, s)
+		version := 1
+		f.set(func() {
+			f.list = func(ctx context.Context, _ string) (string, error) {
+				sleep(ctx, second)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return fmt.Sprintf(`{"tools":[{"name":"v%d"}]}`, version), nil
+			}
+		})
+		call := func(ctx context.Context) (seen string, err error) {
+			_, err = s.CallListed(ctx, wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"echo"}`)}, func(c *Catalog) error {
+				seen, _ = wire.StringMember(c.Tools[0], "name")
+				return nil
+			})
+			return seen, err
+		}
+		for range 2 * refreshPerWindow {
+			f.set(func() { version++ })
+			f.say(t, toolsChanged)
+			synctest.Wait()
+			if seen, err := call(t.Context()); err != nil || seen != fmt.Sprint("v", version) {
+				t.Fatalf("called as %s, %v; now it is v%d", seen, err, version)
+			}
+		}
+
+		// The wait is the caller's, and ends with the connection.
+		f.say(t, toolsChanged)
+		synctest.Wait()
+		impatient, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		defer stop()
+		if _, err := call(impatient); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		starts := f.started()
+		time.AfterFunc(time.Millisecond, f.die)
+		if _, err := call(t.Context()); err != nil || f.started() != starts+1 {
+			t.Errorf("%v after %d starts", err, f.started()-starts)
+		}
+	})
+}

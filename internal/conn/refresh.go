@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,33 +20,85 @@ const (
 // However many changes there are, one fetch makes up for all of them.
 type changes struct {
 	signal chan struct{} // room for one
+	hurry  chan struct{} // room for one: somebody waits for the next fetch
 
-	mu    sync.Mutex
-	lists map[wire.List]bool
+	mu      sync.Mutex
+	lists   map[wire.List]bool
+	heard   int           // how often the tools have changed
+	fetched int           // the last of those that the catalog takes in
+	moved   chan struct{} // closed when fetched grows
 }
 
 func newChanges() *changes {
-	return &changes{signal: make(chan struct{}, 1), lists: map[wire.List]bool{}}
+	return &changes{
+		signal: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		lists: map[wire.List]bool{}, moved: make(chan struct{}),
+	}
 }
 
 // add takes note of a change. It never blocks.
 func (c *changes) add(l wire.List) {
 	c.mu.Lock()
 	c.lists[l] = true
+	if l == wire.Tools {
+		c.heard++
+	}
 	c.mu.Unlock()
+	nudge(c.signal)
+}
+
+// nudge puts a token into a channel with room for one.
+func nudge(c chan struct{}) {
 	select {
-	case c.signal <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// take returns the lists that have changed, which are unchanged from now on.
-func (c *changes) take() map[wire.List]bool {
+// take returns the lists that have changed, which are unchanged from now on, and
+// up to which change of the tools.
+func (c *changes) take() (lists map[wire.List]bool, upTo int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lists := c.lists
+	lists = c.lists
 	c.lists = map[wire.List]bool{}
-	return lists
+	return lists, c.heard
+}
+
+// caughtUp says that the catalog takes in all changes up to one.
+func (c *changes) caughtUp(upTo int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fetched = upTo
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// tools waits until the catalog takes in every change of the tools that the
+// server has told of so far. One who waits need not wait for the pace at which
+// the server may have its lists fetched.
+func (l *link) tools(ctx context.Context) error {
+	c := l.changes
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for last := c.heard; c.fetched < last; {
+		moved := c.moved
+		c.mu.Unlock()
+		nudge(c.hurry)
+		var err error
+		select {
+		case <-moved:
+		case <-l.ended:
+			err = fmt.Errorf("%w: %w", wire.ErrNotSent, wire.ErrClosed)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		c.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pace spaces out what a server can make us do.
@@ -83,10 +136,24 @@ func (s *Server) keepCatalog(ctx context.Context, epoch int, l *link) {
 			return
 		case <-l.changes.signal:
 		}
-		if !sleep(ctx, p.wait(time.Now())) {
+		if !rest(ctx, p.wait(time.Now()), l.changes.hurry) {
 			return
 		}
 		p.took(time.Now())
-		s.refreshCatalog(ctx, epoch, l, l.changes.take())
+		lists, upTo := l.changes.take()
+		s.refreshCatalog(ctx, epoch, l, lists)
+		l.changes.caughtUp(upTo)
 	}
+}
+
+// rest is a pause that may be cut short; it reports false if ctx has ended.
+func rest(ctx context.Context, d time.Duration, enough <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-enough:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }

@@ -307,20 +307,23 @@ func (h clientHandler) HandleRequest(ctx context.Context, r *Request) (json.RawM
 
 func (h clientHandler) HandleNotification(ctx context.Context, n *Notification) {
 	c := h.client
-	switch n.Method {
-	case "notifications/subscriptions/acknowledged":
-		if c.acknowledged(n) {
-			return
-		}
-	case "notifications/tools/list_changed":
-		c.changed(Tools)
-	case "notifications/resources/list_changed":
-		c.changed(Resources)
-	case "notifications/prompts/list_changed":
-		c.changed(Prompts)
+	if n.Method == "notifications/subscriptions/acknowledged" && c.acknowledged(n) {
+		return
 	}
 	n.Link = c
 	c.options.Handler.HandleNotification(ctx, n)
+}
+
+// hear implements hearer: who has an answer has heard of the changes before it.
+func (h clientHandler) hear(method string) {
+	switch method {
+	case "notifications/tools/list_changed":
+		h.client.changed(Tools)
+	case "notifications/resources/list_changed":
+		h.client.changed(Resources)
+	case "notifications/prompts/list_changed":
+		h.client.changed(Prompts)
+	}
 }
 
 func (c *Client) changed(lists ...List) {

@@ -267,6 +267,7 @@ func (h *HTTPClient) handle(ctx context.Context, m Message, s *clientSession, ta
 }
 
 func (h *HTTPClient) handleNotification(ctx context.Context, m Message, tag any) {
+	tellAtOnce(h.handler, m.Method)
 	n := &Notification{Method: m.Method, Params: m.Params, Link: h, Tag: tag}
 	switch m.Method {
 	case "notifications/cancelled":

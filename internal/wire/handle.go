@@ -133,6 +133,7 @@ func reference() string { return strings.ToLower(rand.Text()[:10]) }
 // notified accepts a notification: two kinds steer requests, the rest is the
 // handler's.
 func (p *Peer) notified(m Message) {
+	tellAtOnce(p.handler, m.Method)
 	switch m.Method {
 	case "notifications/cancelled":
 		if p.cancelled(m.Params) {

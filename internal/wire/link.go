@@ -68,6 +68,18 @@ type Handler interface {
 	HandleNotification(ctx context.Context, n *Notification)
 }
 
+// hearer is a Handler that learns of notifications as soon as they are read:
+// before the answers that come after them, and however many are waiting to be
+// handled. hear must return at once.
+type hearer interface{ hear(method string) }
+
+// tellAtOnce tells a handler of a notification, if it is a hearer.
+func tellAtOnce(h Handler, method string) {
+	if h, ok := h.(hearer); ok {
+		h.hear(method)
+	}
+}
+
 // Request is one incoming request.
 type Request struct {
 	ID     ID
