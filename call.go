@@ -83,6 +83,7 @@ func (r *Result) ForModel() (ModelResult, error) {
 func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	t, err := s.toolset().find(c.Tool)
 	if err != nil {
+		s.unknown(ctx, "", c.Tool, err)
 		return nil, err
 	}
 	params, err := c.params(t)
@@ -119,6 +120,17 @@ func (c Call) params(t *offered) (json.RawMessage, error) {
 // callTool makes a tools/call with params whose name is the tool's own, if the
 // rules and hooks let it.
 func (s *Session) callTool(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
+	if s.host.opts.Observe == nil {
+		return s.callPermitted(ctx, t, params, progress)
+	}
+	r, params := s.begin("tools/call", t.Server, params)
+	r.decided(t)
+	raw, err := s.callPermitted(ctx, t, params, progress)
+	s.end(ctx, r, raw, err)
+	return raw, err
+}
+
+func (s *Session) callPermitted(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
 	arguments, _ := wire.Member(params, "arguments")
 	if err := s.permit(ctx, t, arguments); err != nil {
 		return nil, err
@@ -180,7 +192,7 @@ func (s *Session) execute(ctx context.Context, t *offered, params json.RawMessag
 	if t.strict {
 		accept = func(c *conn.Catalog) error { return s.accepts(t.Tool, c) }
 	}
-	return s.send(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress}, accept)
+	return s.request(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress}, accept)
 }
 
 // accepts says why a tool may not be called as a catalog defines it.
@@ -216,13 +228,15 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		return json.RawMessage(`{}`), s.keep(ctx, server, method, params)
 	default:
-		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: progress}, nil)
+		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: progress})
 	}
 	name, _ := wire.StringMember(params, "name")
 	set := s.toolset()
 	i, ok := set.byRef[bridge.Ref{Server: server, Tool: name}]
 	if !ok {
-		return nil, errorf(KindToolNotFound, "Server %q has no tool %q here.", server, name)
+		err := errorf(KindToolNotFound, "Server %q has no tool %q here.", server, name)
+		s.unknown(ctx, server, name, err)
+		return nil, err
 	}
 	return s.callTool(ctx, &set.tools[i], params, progress)
 }
@@ -250,9 +264,21 @@ func (s *Session) protectProgress(report func(json.RawMessage)) func(json.RawMes
 	}
 }
 
-// send sends one request over the session's kind of connection, if accept, which
-// may be nil, does not object to what the server offers.
-func (s *Session) send(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, error) {
+// send sends one request that is no tools/call.
+func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.RawMessage, error) {
+	if s.host.opts.Observe == nil {
+		return s.request(ctx, server, c, nil)
+	}
+	r, params := s.begin(c.Method, server, c.Params)
+	c.Params = params
+	raw, err := s.request(ctx, server, c, nil)
+	s.end(ctx, r, raw, err)
+	return raw, err
+}
+
+// request sends one request over the session's kind of connection, if accept,
+// which may be nil, does not object to what the server offers.
+func (s *Session) request(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, error) {
 	sv, err := s.reach(server, s.profile)
 	if err != nil {
 		return nil, err

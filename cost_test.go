@@ -60,6 +60,7 @@ func leanFleet(tb testing.TB) *patchbay.Session {
 	for i := range 50 {
 		c.opts.InProcess[fmt.Sprintf("server%d", i)] = newLean(20)
 	}
+	c.opts.Observe = func(patchbay.CallRecord) {}
 	h := c.open()
 	if err := h.Wait(tb.Context()); err != nil {
 		tb.Fatal(err)

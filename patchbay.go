@@ -67,6 +67,15 @@ type Options struct {
 	UI        *UI                    // how to reach a person; nil means not at all
 	Hooks     *Hooks                 // run around every call
 
+	// Observe is told of every request of every session when it is over, from the
+	// goroutine that made it: it must return at once. May be nil.
+	Observe func(CallRecord)
+
+	// Traces begins a span of W3C trace context with every request: servers are
+	// told of it, and records name it. Otherwise what callers send passes as it
+	// is. It takes Observe.
+	Traces bool
+
 	Naming config.Naming // how tools are named; the zero value means as the settings say
 
 	// WatchFiles reads configuration again when a file of it changes, appears or

@@ -120,7 +120,7 @@ func (s *Session) ReadResource(ctx context.Context, server, uri string) ([]Resou
 		return nil, err
 	}
 	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-	raw, err := s.send(ctx, server, wire.Call{Method: "resources/read", Params: params}, nil)
+	raw, err := s.send(ctx, server, wire.Call{Method: "resources/read", Params: params})
 	if answer, ok := errors.AsType[*RPCError](err); ok && (answer.Code == wire.CodeResourceNotFound || answer.Code == wire.CodeInvalidParams) {
 		return nil, errorf(KindNotFound, "Server %q has no resource %q: %s", server, uri, answer.Message)
 	}
