@@ -46,6 +46,48 @@ func TestRulesByShownName(t *testing.T) {
 	}
 }
 
+// The settings say which tools are visible, to every session; a project can show
+// less, never more.
+func TestVisibleBySettings(t *testing.T) {
+	c := newComputer(t)
+	c.opts.Lazy = false
+	c.declare(map[string]config.Server{"one": scripted(), "two": scripted()})
+	user, project := filepath.Join(c.home, ".config", "patchbay", "settings.json"), filepath.Join(c.project, ".patchbay", "settings.json")
+	c.write(user, `{"tools": ["mcp__one__*", "two/echo"]}`)
+	c.write(project, `{"tools": ["mcp__*__echo", "mcp__two", "mcp__three(x)"]}`)
+	h := c.open()
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if problems := h.Snapshot().Problems; len(problems) != 1 || problems[0].File != project || problems[0].Pointer != "/tools/2" {
+		t.Errorf("problems: %v", problems)
+	}
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow})
+	var names []string
+	for _, tool := range s.Tools() {
+		names = append(names, tool.Name)
+	}
+	if got := strings.Join(names, " "); got != "mcp__one__echo mcp__two__echo" {
+		t.Errorf("visible: %s", got)
+	}
+	for name, file := range map[string]string{"mcp__two__pid": user, "mcp__one__pid": project} {
+		if _, d, err := s.Why(name); err != nil || d.Effect != patchbay.Deny || d.Reason != "tools in "+file+" does not have it" {
+			t.Errorf("why %s: %+v, %v", name, d, err)
+		}
+	}
+	if _, err := s.Call(t.Context(), patchbay.Call{Tool: "one.pid"}); kindOf(err) != patchbay.KindToolNotFound {
+		t.Errorf("got %v", err)
+	}
+	narrow := session(t, h, patchbay.SessionOptions{Tools: []string{"mcp__one", "mcp__two__pid"}})
+	if tools := narrow.Tools(); len(tools) != 1 || tools[0].Name != "mcp__one__echo" {
+		t.Errorf("with a list of its own: %v", tools)
+	}
+	c.write(user, `{"tools": []}`)
+	if err := h.Reload(t.Context()); err != nil || len(s.Tools()) != 0 {
+		t.Errorf("%v; visible: %v", err, s.Tools())
+	}
+}
+
 // What no rule is about follows the settings and the session, and the stricter
 // of the two where both say something.
 func TestDefaults(t *testing.T) {

@@ -9,13 +9,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
 	"github.com/patchbay-mcp/patchbay/internal/discover"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
 )
 
 // settings is what the settings files say.
 type settings struct {
 	user     config.Settings // the project's has only restrictions, which are among the rules
 	rules    []Rule
-	files    []SourceFile // those that exist
+	shown    []policy.Shown // what of the tools is visible
+	files    []SourceFile   // those that exist
 	problems []config.Problem
 	good     map[string]goodSettings // by file: what it said when it could last be read
 }
@@ -75,18 +77,31 @@ func (s *settings) read(path string, scope config.Scope, last map[string]goodSet
 		f := config.NewFields(node, path, "")
 		read.settings = config.DecodeSettings(f)
 		rules, bad := permissionRules(read.settings.Permissions, path, scope == config.ScopeUser)
-		file.Problems = append(*f.Problems, bad...)
+		file.Problems = slices.Concat(*f.Problems, bad, checkShown(read.settings.Tools, path))
 		read.rules = rules
 	}
 	if file.Status == discover.Read || wasGood {
 		s.good[path] = read
 		s.rules = append(s.rules, read.rules...)
+		s.shown = append(s.shown, policy.Shown{Patterns: read.settings.Tools, Source: path})
 	} else {
 		s.rules = append(s.rules, Rule{Effect: Ask, Pattern: "*", Source: path + ", which is damaged,"})
 	}
 	s.files = append(s.files, file)
 	s.problems = append(s.problems, file.Problems...)
 	return read.settings
+}
+
+// checkShown reports the patterns that are about nothing.
+func checkShown(patterns []string, file string) (problems []config.Problem) {
+	for i, pattern := range patterns {
+		if err := policy.CheckShown(pattern); err != nil {
+			problems = append(problems, config.Problem{
+				Severity: config.SeverityError, File: file, Pointer: config.PointerAt("/tools", i), Message: err.Error(),
+			})
+		}
+	}
+	return problems
 }
 
 // Settings returns what the user's settings say.

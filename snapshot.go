@@ -95,14 +95,15 @@ func (s ServerStatus) called(name string) bool {
 type reading struct {
 	snap     Snapshot // without connections, which are added when it is looked at
 	settings config.Settings
-	rules    []Rule         // of the settings
+	rules    []Rule // of the settings
+	shown    []policy.Shown
 	inForce  map[string]int // the declaration that stands for a name, by its place in snap.Servers
 
 	goodSettings map[string]goodSettings
 }
 
 func newReading(snap Snapshot, s settings) *reading {
-	r := &reading{snap: snap, settings: s.user, rules: s.rules, inForce: make(map[string]int, len(snap.Servers)), goodSettings: s.good}
+	r := &reading{snap: snap, settings: s.user, rules: s.rules, shown: s.shown, inForce: make(map[string]int, len(snap.Servers)), goodSettings: s.good}
 	for i, st := range snap.Servers {
 		if st.InForce {
 			r.inForce[st.Name] = i

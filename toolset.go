@@ -208,12 +208,13 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 			set.denied[name] = rule
 		}
 	}
+	shown := append(slices.Clip(r.shown), policy.Shown{Patterns: s.opts.Tools})
 	for i, t := range all {
 		var entry config.Entry // ours have none
 		if at, ok := r.inForce[t.Server]; ok {
 			entry = r.snap.Servers[at].entry
 		}
-		why, hidden := policy.Hidden(known[i], rules, entry.Server, s.opts.Tools)
+		why, hidden := policy.Hidden(known[i], rules, entry.Server, shown...)
 		t.decision = s.decide(known[i], rules, entry, r.settings.Permissions.Default)
 		if !hidden {
 			set.tools = append(set.tools, t)

@@ -74,7 +74,7 @@ var descriptions = map[string]string{
 	"Settings.naming":      "How the names of tools are made.",
 	"Settings.discovery":   "Where servers are looked for.",
 	"Settings.limits":      "Bounds of what passes through.",
-	"Settings.tools":       "Rules for tools.",
+	"Settings.tools":       "The only tools to show, by name or pattern, as in permissions; an empty list shows none. Without it all are shown.",
 	"Settings.hooks":       "Commands that run when something happens, by event.",
 	"Settings.gateway":     "How patchbay serve is reached, and by whom.",
 

@@ -11,13 +11,13 @@ import (
 // Settings is the content of settings.json. The zero value is what holds
 // without one.
 type Settings struct {
-	Permissions Permissions     `json:"permissions,omitzero"`
-	Naming      Naming          `json:"naming,omitzero"`
-	Discovery   Discovery       `json:"discovery,omitzero"`
-	Limits      Limits          `json:"limits,omitzero"`
-	Gateway     Gateway         `json:"gateway,omitzero"`
-	Hooks       Hooks           `json:"hooks,omitzero"`
-	Tools       json.RawMessage `json:"tools,omitempty"` // as written
+	Permissions Permissions `json:"permissions,omitzero"`
+	Tools       []string    `json:"tools,omitzero"` // names or patterns of the tools that are visible; nil means all, empty none
+	Naming      Naming      `json:"naming,omitzero"`
+	Discovery   Discovery   `json:"discovery,omitzero"`
+	Limits      Limits      `json:"limits,omitzero"`
+	Gateway     Gateway     `json:"gateway,omitzero"`
+	Hooks       Hooks       `json:"hooks,omitzero"`
 
 	// Extra holds members this model does not know, as they were written.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
@@ -92,7 +92,7 @@ func DecodeSettings(f *Fields) Settings {
 		return Settings{}
 	}
 	f.Ignore("$schema")
-	s := Settings{Hooks: decodeHooks(f), Tools: f.Raw("tools")}
+	s := Settings{Hooks: decodeHooks(f), Tools: f.selection("tools")}
 	if p := f.Object("permissions"); p != nil {
 		s.Permissions = Permissions{Allow: p.Strings("allow"), Ask: p.Strings("ask"), Deny: p.Strings("deny")}
 		s.Permissions.Default = decodeDefault(p)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
@@ -30,7 +29,7 @@ func TestDecodeSettings(t *testing.T) {
 		"discovery": {"disabledProviders": ["cursor"]},
 		"limits": {"resultChars": 5000},
 		"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "guard"}]}]},
-		"tools": {"a": 1},
+		"tools": ["mcp__docs", "mcp__files__read_*"],
 	}`)
 	want := Settings{
 		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
@@ -38,7 +37,7 @@ func TestDecodeSettings(t *testing.T) {
 		Discovery:   Discovery{[]string{"cursor"}},
 		Limits:      Limits{5000},
 		Hooks:       Hooks{PreToolUse: []HookGroup{{Hooks: []HookCommand{{Type: "command", Command: "guard", Line: 7}}}}},
-		Tools:       json.RawMessage(`{"a":1}`),
+		Tools:       []string{"mcp__docs", "mcp__files__read_*"},
 	}
 	if !reflect.DeepEqual(got, want) || problems != nil {
 		t.Errorf("got %+v, %q", got, problems)
@@ -80,6 +79,16 @@ func TestBadDefaultPermissionDenies(t *testing.T) {
 		s, problems := decodeSettings(t, `{"permissions": {"default": `+bad+`}}`)
 		if s.Permissions.Default != DefaultDeny || len(problems) != 1 {
 			t.Errorf("%s gives %q, %q", bad, s.Permissions.Default, problems)
+		}
+	}
+}
+
+// A list of what is visible that cannot be read shows nothing, and an empty one
+// is not the same as none.
+func TestVisibleTools(t *testing.T) {
+	for text, want := range map[string][]string{`{}`: nil, `{"tools": null}`: nil, `{"tools": []}`: {}, `{"tools": "mcp__docs"}`: {}, `{"tools": [1, "a"]}`: {"a"}} {
+		if s, _ := decodeSettings(t, text); !reflect.DeepEqual(s.Tools, want) {
+			t.Errorf("%s shows %#v, want %#v", text, s.Tools, want)
 		}
 	}
 }

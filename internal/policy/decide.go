@@ -2,6 +2,8 @@ package policy
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -88,10 +90,31 @@ func (r Rule) reason() string {
 	}
 }
 
+// Shown is a list of the tools that are visible.
+type Shown struct {
+	Patterns []string // nil means all, empty none
+	Source   string   // the file that has it; empty means whoever asks
+}
+
+// CheckShown says why a pattern of visible tools shows none.
+func CheckShown(pattern string) error {
+	pattern = strings.TrimSpace(pattern)
+	switch {
+	case pattern == "":
+		return errors.New("an empty text shows no tool: name a tool or a server, as in mcp__github")
+	case len(pattern) > maxPattern:
+		return fmt.Errorf("a text of %d bytes shows no tool: a pattern has at most %d", len(pattern), maxPattern)
+	}
+	if err := checkPattern(Ask, pattern); err != nil {
+		return fmt.Errorf("%q shows no tool: %w", config.Escape(pattern), err)
+	}
+	return nil
+}
+
 // Hidden reports whether a tool is left out of every list, and why: its entry
-// leaves it out, a rule denies it, or it is not among the patterns of what is
-// visible, of which nil means all and empty none.
-func Hidden(t Tool, rules []Rule, server config.Server, visible []string) (reason string, hidden bool) {
+// leaves it out, a rule denies it, or one of the lists of what is visible does
+// not have it.
+func Hidden(t Tool, rules []Rule, server config.Server, shown ...Shown) (reason string, hidden bool) {
 	fits := func(pattern string) bool { return glob(pattern, t.Tool) }
 	if i := slices.IndexFunc(server.DisabledTools, fits); i >= 0 {
 		return "disabledTools of its entry has " + config.Escape(server.DisabledTools[i]), true
@@ -104,12 +127,15 @@ func Hidden(t Tool, rules []Rule, server config.Server, visible []string) (reaso
 	if r := firstOf(Deny, subject, rules, own); r != nil {
 		return r.reason(), true
 	}
-	if visible == nil {
-		return "", false
-	}
 	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(subject) }
-	if !slices.ContainsFunc(visible, shows) {
-		return "it is not among the tools that are visible", true
+	for _, list := range shown {
+		switch {
+		case list.Patterns == nil || slices.ContainsFunc(list.Patterns, shows):
+		case list.Source != "":
+			return "tools in " + config.Escape(list.Source) + " does not have it", true
+		default:
+			return "it is not among the tools that are visible", true
+		}
 	}
 	return "", false
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -92,7 +93,7 @@ func TestDenyCannotBeUndone(t *testing.T) {
 		}
 		if before == Deny {
 			denied++
-			if _, hidden := Hidden(tl, rules, e.Server, nil); !hidden {
+			if _, hidden := Hidden(tl, rules, e.Server); !hidden {
 				t.Fatalf("%+v is denied but not hidden: %+v", tl, rules)
 			}
 		}
@@ -128,8 +129,38 @@ func TestHidden(t *testing.T) {
 		{"a tool of ours", Tool{Tool: "x", Names: []string{"read_mcp_resource"}}, config.Server{}, []string{"read_mcp_resource"}, ""},
 	}
 	for _, tt := range tests {
-		if reason, hidden := Hidden(tt.tool, deny, tt.server, tt.visible); reason != tt.want || hidden != (tt.want != "") {
+		if reason, hidden := Hidden(tt.tool, deny, tt.server, Shown{}, Shown{Patterns: tt.visible}); reason != tt.want || hidden != (tt.want != "") {
 			t.Errorf("%s: got %q, %v; want %q", tt.name, reason, hidden, tt.want)
+		}
+	}
+}
+
+// A tool has to be on every list.
+func TestHiddenByAFile(t *testing.T) {
+	project := Shown{[]string{"mcp__files"}, ".patchbay/settings.json"}
+	for _, lists := range [][]Shown{{{[]string{"*"}, "mine.json"}, project}, {project, {}}} {
+		if reason, hidden := Hidden(tool("github", "get"), nil, config.Server{}, lists...); !hidden || reason != "tools in .patchbay/settings.json does not have it" {
+			t.Errorf("got %q, %v", reason, hidden)
+		}
+		if reason, hidden := Hidden(tool("files", "read"), nil, config.Server{}, lists...); hidden {
+			t.Errorf("got %q", reason)
+		}
+	}
+}
+
+func TestCheckShown(t *testing.T) {
+	for pattern, want := range map[string]string{
+		" mcp__files ": "", "*": "", "files/read": "",
+		" ":                               "an empty text shows no tool: name a tool or a server, as in mcp__github",
+		"mcp__x(y)":                       `"mcp__x(y)" shows no tool: rules are about tools, not about their arguments: leave out the parentheses`,
+		strings.Repeat("x", 1+maxPattern): "a text of 1025 bytes shows no tool: a pattern has at most 1024",
+	} {
+		got := ""
+		if err := CheckShown(pattern); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%.20q: %s", pattern, got)
 		}
 	}
 }
