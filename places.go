@@ -31,6 +31,24 @@ func (p places) localFile() string     { return discover.LocalFile(p.state, p.re
 func (p places) approvalsFile() string { return filepath.Join(p.state, "approvals.json") }
 func (p places) lockDir() string       { return filepath.Join(p.state, "locks") }
 
+// Directories are Patchbay's own, for one user.
+type Directories struct {
+	Config string `json:"config"` // the user's servers and settings
+	State  string `json:"state"`  // what the user decided, and what is secret
+	Cache  string `json:"cache"`  // what can be had again
+}
+
+// Directories returns those of a host opened with these options. They need not
+// exist.
+func (o Options) Directories() (Directories, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Directories{}, err
+	}
+	p, err := findPlaces(o)
+	return Directories{p.config, p.state, p.cache}, err
+}
+
 func findPlaces(o Options) (places, error) {
 	p := places{project: findProject(o.Dir, o.Home)}
 	p.realProject = discover.RealPath(p.project)
