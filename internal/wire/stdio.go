@@ -318,6 +318,15 @@ func (c *StreamConn) stopReading() {
 	}
 }
 
+// CloseWrite writes what is queued, if it can be written within a second, and
+// closes the stream that is written to. The other side sees the end of its input
+// and can still answer. It is of use if the two streams are closed one by one.
+func (c *StreamConn) CloseWrite() error {
+	c.fail(ErrClosed)
+	c.awaitWritten()
+	return c.w.Close()
+}
+
 // Close writes what is queued, if it can be written within a second, and closes
 // both streams.
 func (c *StreamConn) Close() error { return c.close() }
