@@ -37,7 +37,7 @@ var layers = map[string]string{
 	"":                    "config internal/discover internal/secret internal/cred internal/conn internal/bridge internal/policy internal/proc internal/atomicfile internal/wire",
 	"codetools":           "internal/workspace internal/search internal/patch internal/shell internal/sandbox internal/proc internal/wire",
 	"internal/gateway":    "patchbay config internal/wire",
-	"internal/control":    "patchbay config internal/wire",
+	"internal/control":    "patchbay config internal/atomicfile internal/wire",
 	"internal/tui":        "internal/control patchbay",
 	"internal/console":    "internal/control patchbay",
 	"internal/cli":        "patchbay config codetools internal/gateway internal/control internal/tui internal/console internal/sandbox",

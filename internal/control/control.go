@@ -3,15 +3,23 @@
 // client method that calls it, so that the two cannot drift apart.
 //
 // Handler serves a host; Client calls one. InProcess joins the two in memory,
-// for a command that runs its own host. The types on the wire are the host's
-// own: there is no second model.
+// for a command that runs its own host. Daemon serves a host for each project
+// directory on a Unix socket of the user's own, and Dial is the way to it; what
+// attaches to the daemon there is an MCP client, which Relay takes to another
+// host if the daemon dies. The types on the wire are the host's own: there is
+// no second model.
+//
+//	routes and client methods           control.go, session.go, call.go, watch.go
+//	client: in memory, of a daemon      client.go, inprocess.go
+//	the socket, and whose it is         socket.go, identity.go, os_*.go, peer_*.go
+//	the daemon and its views            daemon.go, views.go
+//	MCP clients of the daemon           attach.go, relay.go, replay.go
 package control
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,8 +28,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
-// maxBody bounds a request and a response.
-const maxBody = 64 << 20
+// What a request and a response may come to. An answer may hold a message of
+// the greatest length that a server may send, with every character escaped.
+const (
+	maxBody     = 64 << 20
+	maxResponse = 160 << 20
+)
 
 // Handler serves the host's operations. A request that a browser made on behalf
 // of a page is refused: nothing here is for pages.
@@ -48,6 +60,7 @@ func Handler(h *patchbay.Host) http.Handler {
 	} {
 		mux.Handle(pattern, serve(h, op))
 	}
+	mux.HandleFunc("GET /v1/watch", func(w http.ResponseWriter, r *http.Request) { watch(h, w, r) })
 	handleSession(mux, h)
 	return refusePages(mux)
 }
@@ -59,18 +72,23 @@ func serve(h *patchbay.Host, op operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		result, err := op(h, r)
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		if err != nil {
-			e := asError(err)
-			w.WriteHeader(statusOf(e.Kind))
-			result = e
-		}
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false) // raw results pass as they are
-		// The client may be gone; there is nobody to tell.
-		_ = enc.Encode(result)
+		answer(w, result, err)
 	})
+}
+
+// answer writes the result of an operation, or its error.
+func answer(w http.ResponseWriter, result any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if err != nil {
+		e := asError(err)
+		w.WriteHeader(statusOf(e.Kind))
+		result = e
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // raw results pass as they are
+	// The client may be gone; there is nobody to tell.
+	_ = enc.Encode(result)
 }
 
 // asError gives every error a kind, as far as it has one.
@@ -108,41 +126,6 @@ func refusePages(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// Client calls a host through its handler. Its zero value is not usable: make
-// one with InProcess.
-type Client struct {
-	transport http.RoundTripper
-}
-
-// call sends one request and decodes the answer into result.
-func (c *Client) call(ctx context.Context, method, path string, body, result any) error {
-	r, w := io.Pipe()
-	if body == nil {
-		w.Close()
-	} else {
-		go func() { w.CloseWithError(json.NewEncoder(w).Encode(body)) }()
-	}
-	defer r.Close() // ends the encoder if nobody read
-	req, err := http.NewRequestWithContext(ctx, method, "http://patchbay"+path, r)
-	if err != nil {
-		return err
-	}
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	dec := json.NewDecoder(io.LimitReader(resp.Body, maxBody))
-	if resp.StatusCode != http.StatusOK {
-		e := &patchbay.Error{}
-		if err := dec.Decode(e); err != nil {
-			return errors.New("control: " + resp.Status)
-		}
-		return e
-	}
-	return dec.Decode(result)
 }
 
 func decode[T any](r *http.Request) (T, error) {

@@ -138,7 +138,7 @@ func TestEveryMethod(t *testing.T) {
 	if len(tools) != 3 { // its own, and two for resources
 		t.Errorf("Tools: %+v", tools)
 	}
-	r, err := c.Call(ctx, patchbay.Call{Tool: "notes.ping"})
+	r, err := c.Call(ctx, patchbay.Call{Tool: "notes.ping"}, control.CallOptions{Model: true})
 	step("Call", err)
 	if r.Model.Text != "pong" {
 		t.Errorf("Call: %+v", r)
@@ -171,6 +171,24 @@ func TestEveryMethod(t *testing.T) {
 	step("AcceptTools", err)
 	if ch.Action != "accepted" || filepath.Base(ch.File) != "pins.json" {
 		t.Errorf("AcceptTools: %+v", ch)
+	}
+
+	for snap, err := range c.Watch(ctx) {
+		step("Watch", err)
+		if len(snap.Servers) != 2 {
+			t.Errorf("Watch: %+v", snap)
+		}
+		break
+	}
+	if _, ok := c.Daemon(); ok {
+		t.Error("there is a daemon")
+	}
+	if _, err := c.Attach(ctx, ""); err == nil {
+		t.Error("attached to nothing")
+	}
+	c.Close()
+	for _, method := range []string{"Daemon", "Attach", "Close"} { // see TestDaemon
+		called[method] = true
 	}
 
 	typ := reflect.TypeFor[*control.Client]()

@@ -71,3 +71,12 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.body.Write(p)
 }
+
+// FlushError does nothing: what is written is read at once.
+func (w *responseWriter) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// EnableFullDuplex does nothing: a body is read whenever it is written.
+func (w *responseWriter) EnableFullDuplex() error { return nil }

@@ -13,10 +13,9 @@ import (
 // prompts. All of it goes through one session that allows what no rule is
 // about: who asks here is the user, and has decided.
 func handleSession(mux *http.ServeMux, h *patchbay.Host) {
-	s, err := h.NewSession(patchbay.SessionOptions{Name: "control", Default: patchbay.Allow})
+	u := newUser(h)
 	for pattern, op := range map[string]func(*patchbay.Session, *http.Request) (any, error){
 		"GET /v1/tools":     tools,
-		"POST /v1/call":     callTool,
 		"GET /v1/why":       why,
 		"GET /v1/resources": resources,
 		"POST /v1/read":     readResource,
@@ -24,12 +23,14 @@ func handleSession(mux *http.ServeMux, h *patchbay.Host) {
 		"POST /v1/prompt":   prompt,
 	} {
 		mux.Handle(pattern, serve(h, func(_ *patchbay.Host, r *http.Request) (any, error) {
+			s, err := u.session()
 			if err != nil {
 				return nil, err
 			}
 			return op(s, r)
 		}))
 	}
+	mux.HandleFunc("POST /v1/call", u.callTool)
 }
 
 // Tools returns the tools of all servers whose catalogs are known.
@@ -38,31 +39,6 @@ func (c *Client) Tools(ctx context.Context) (t []patchbay.Tool, err error) {
 }
 
 func tools(s *patchbay.Session, _ *http.Request) (any, error) { return s.Tools(), nil }
-
-// CallResult is the answer of a tool, raw and as text.
-type CallResult struct {
-	Tool  patchbay.Tool        `json:"tool"`
-	Raw   json.RawMessage      `json:"raw"`
-	Model patchbay.ModelResult `json:"model"`
-}
-
-// Call calls a tool.
-func (c *Client) Call(ctx context.Context, call patchbay.Call) (r CallResult, err error) {
-	return r, c.call(ctx, "POST", "/v1/call", call, &r)
-}
-
-func callTool(s *patchbay.Session, r *http.Request) (any, error) {
-	call, err := decode[patchbay.Call](r)
-	if err != nil {
-		return nil, err
-	}
-	result, err := s.Call(r.Context(), call)
-	if err != nil {
-		return nil, err
-	}
-	model, err := result.ForModel()
-	return CallResult{Tool: result.Tool, Raw: result.Raw, Model: model}, err
-}
 
 // Explanation is what would happen to a call of a tool, and why.
 type Explanation struct {

@@ -1,0 +1,131 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay"
+)
+
+// Client calls a host through its handler. Its zero value is not usable: make
+// one with InProcess or Dial.
+type Client struct {
+	transport http.RoundTripper
+
+	// Of a daemon's client.
+	socket string
+	dir    string
+	daemon *Identity
+}
+
+// ErrNoDaemon is the error of Dial if there is no daemon.
+var ErrNoDaemon = errors.New("no daemon is running")
+
+// helloTime is how long a daemon may take to say who it is.
+const helloTime = 3 * time.Second
+
+// Dial returns a client of the daemon that serves the control socket at path, for
+// work in the directory dir. It fails with ErrNoDaemon if there is none; any
+// other error says why the one there is must not be used by somebody who is self.
+func Dial(ctx context.Context, path, dir string, self Identity) (*Client, error) {
+	transport := &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
+		DisableCompression: true,
+		MaxIdleConns:       4,
+	}
+	c := &Client{transport: transport, socket: path, dir: dir}
+	ctx, stop := context.WithTimeout(ctx, helloTime)
+	defer stop()
+	var other Identity
+	err := c.call(ctx, "GET", "/v1/hello", nil, &other)
+	switch reason := self.unlike(other); {
+	case slices.ContainsFunc(gone, func(target error) bool { return errors.Is(err, target) }):
+		err = ErrNoDaemon
+	case err == nil && reason != "":
+		err = errors.New(reason)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.daemon = &other
+	return c, nil
+}
+
+// Daemon returns who answers; false if that is this process.
+func (c *Client) Daemon() (Identity, bool) {
+	if c.daemon == nil {
+		return Identity{}, false
+	}
+	return *c.daemon, true
+}
+
+// Close lets go of the daemon.
+func (c *Client) Close() {
+	if t, ok := c.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// request makes a request of the client's directory.
+func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+hostName+path, body)
+	if err == nil && c.dir != "" {
+		req.Header.Set(dirHeader, url.PathEscape(c.dir))
+	}
+	return req, err
+}
+
+// send sends a request and returns the answer, whose body is to be closed. What
+// is no answer to a good request is an error.
+func (c *Client) send(req *http.Request) (*http.Response, error) {
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, refusal(resp)
+}
+
+// refusal is the error in an answer.
+func refusal(resp *http.Response) error {
+	e := &patchbay.Error{}
+	if json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(e) != nil {
+		return fmt.Errorf("control: %s", resp.Status)
+	}
+	return e
+}
+
+// call sends one request and decodes the answer into result.
+func (c *Client) call(ctx context.Context, method, path string, body, result any) error {
+	var content io.Reader = http.NoBody
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(data)
+	}
+	req, err := c.request(ctx, method, path, content)
+	if err != nil {
+		return err
+	}
+	resp, err := c.send(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(result)
+}

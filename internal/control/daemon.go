@@ -1,0 +1,151 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Daemon is what a process offers on its control socket.
+type Daemon struct {
+	Identity Identity
+	Views    *Views
+	Metrics  http.Handler // nil means none
+	Logger   *slog.Logger // nil discards
+}
+
+const (
+	hostName    = "patchbay"     // the Host of every request
+	dirHeader   = "Patchbay-Dir" // the client's directory, escaped
+	attachProto = "patchbay-mcp" // what a connection is upgraded to
+	drainTime   = 5 * time.Second
+)
+
+// Serve answers on the socket until ctx ends and every client has been let go,
+// and closes the socket. The views stay open.
+func (d Daemon) Serve(ctx context.Context, s *Socket) error {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	life, stop := context.WithCancel(ctx)
+	defer stop()
+	var attached sync.WaitGroup
+	srv := &http.Server{
+		Handler:           d.handler(life, &attached),
+		ReadHeaderTimeout: 5 * time.Second,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(d.Logger.Handler(), slog.LevelWarn),
+		// What is under way ends with the daemon.
+		BaseContext: func(net.Listener) context.Context { return life },
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(own{s.listener}) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-life.Done():
+		err = http.ErrServerClosed
+	}
+	stop()
+	patience, enough := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer enough()
+	if srv.Shutdown(patience) != nil {
+		_ = srv.Close() // whoever is left has had its time
+	}
+	attached.Wait()
+	_ = s.Close() // the listener is closed already; the lock is not
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// handler routes what is the daemon's own, and hands the rest to the view of the
+// client's directory.
+func (d Daemon) handler(life context.Context, attached *sync.WaitGroup) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/hello", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(d.Identity) // the client may be gone
+	})
+	if d.Metrics != nil {
+		mux.Handle("GET /metrics", d.Metrics)
+	}
+	mux.HandleFunc("POST /v1/attach", func(w http.ResponseWriter, r *http.Request) {
+		attached.Add(1)
+		defer attached.Done()
+		d.attach(life, w, r)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		v, err := d.view(r)
+		if err != nil {
+			answer(w, nil, err)
+			return
+		}
+		defer d.Views.release(v)
+		v.handler.ServeHTTP(w, r)
+	})
+	return refusePages(onlyHere(mux))
+}
+
+// onlyHere refuses requests that were meant for another host.
+func onlyHere(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != hostName {
+			http.Error(w, "this is not the host of the request", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// view returns the view of a request's directory, to be released.
+func (d Daemon) view(r *http.Request) (*view, error) {
+	dir, err := url.PathUnescape(r.Header.Get(dirHeader))
+	if err != nil {
+		return nil, invalidDir("The project directory cannot be read: %v", err)
+	}
+	return d.Views.use(r.Context(), dir)
+}
+
+// attach makes an MCP connection of an HTTP connection and serves it.
+func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Request) {
+	v, err := d.view(r)
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	defer d.Views.release(v)
+	switch {
+	case r.Header.Get("Upgrade") != attachProto:
+		http.Error(w, "the upgrade to "+attachProto+" is missing", http.StatusUpgradeRequired)
+		return
+	case v.Attach == nil:
+		answer(w, nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: "This process does not serve MCP clients."})
+		return
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	_ = conn.SetDeadline(time.Time{}) // those of the HTTP server
+	const accepted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + attachProto + "\r\n\r\n"
+	if _, err := conn.Write([]byte(accepted)); err != nil {
+		conn.Close()
+		return
+	}
+	stream := wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil)
+	if err := v.Attach(life, stream, r.URL.Query().Get("endpoint")); err != nil {
+		d.Logger.Warn("attached client", "error", err)
+	}
+}

@@ -1,0 +1,47 @@
+package control
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/patchbay-mcp/patchbay"
+)
+
+// api is the number of this package's protocol. Within one build client and
+// handler always agree; it is here for whoever looks from outside.
+const api = 1
+
+// Identity is who one side of a control socket is, as far as the other must
+// know to trust what it says: the same user, with the same files, running the
+// same build.
+type Identity struct {
+	API     int    `json:"api"`
+	Version string `json:"version"` // of the build
+	PID     int    `json:"pid"`
+	UID     int    `json:"uid"` // -1 where users have no numbers
+	Home    string `json:"home"`
+
+	patchbay.Directories
+}
+
+// Identify describes this process, a build of the given version, working with
+// the options of a host.
+func Identify(version string, o patchbay.Options) (Identity, error) {
+	dirs, err := o.Directories()
+	return Identity{API: api, Version: version, PID: os.Getpid(), UID: os.Geteuid(), Home: o.Home, Directories: dirs}, err
+}
+
+// unlike says why one side must not work for the other; nothing if it may.
+func (i Identity) unlike(other Identity) string {
+	switch {
+	case i.UID != other.UID:
+		return fmt.Sprintf("it belongs to user %d", other.UID)
+	case i.API != other.API || i.Version != other.Version:
+		return fmt.Sprintf("it is version %s, and this is %s", other.Version, i.Version)
+	case i.Config != other.Config:
+		return fmt.Sprintf("its configuration is in %s, and yours in %s", other.Config, i.Config)
+	case i.State != other.State || i.Cache != other.Cache || i.Home != other.Home:
+		return fmt.Sprintf("its home directory is %s with state in %s, and yours %s with state in %s", other.Home, other.State, i.Home, i.State)
+	}
+	return ""
+}

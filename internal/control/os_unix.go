@@ -1,0 +1,59 @@
+//go:build unix
+
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// alsoType are the bits of a mode that say nothing here about what a file is.
+const alsoType = fs.FileMode(0)
+
+// gone are the errors of a connection to a socket that nobody serves.
+var gone = []error{fs.ErrNotExist, syscall.ECONNREFUSED}
+
+// temporary is the directory for temporary files.
+func temporary(getenv func(string) string) string {
+	if dir := getenv("TMPDIR"); filepath.IsAbs(dir) && len(dir) < maxSocketPath/2 {
+		return dir
+	}
+	return "/tmp"
+}
+
+// checkOwner says why others might get at a file.
+func checkOwner(path string, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user", path)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s is open to other users (mode %04o)", path, info.Mode().Perm())
+	}
+	return nil
+}
+
+// checkPeer says why the other side of a connection is not to be talked to.
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var uid int
+	var failed error
+	if err := raw.Control(func(fd uintptr) { uid, failed = peerUser(int(fd)) }); err != nil {
+		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("the user on the other side of the control socket: %w", failed)
+	}
+	if uid != os.Geteuid() {
+		return errors.New("the process on the other side of the control socket belongs to another user")
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package control
+
+import (
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// alsoType are the bits of a mode that say nothing here about what a file is: a
+// socket is a reparse point, which may show as an irregular file.
+const alsoType = fs.ModeIrregular | fs.ModeSocket
+
+// gone are the errors of a connection to a socket that nobody serves.
+var gone = []error{fs.ErrNotExist, windows.WSAECONNREFUSED}
+
+// temporary is the directory for temporary files.
+func temporary(func(string) string) string { return os.TempDir() }
+
+// The rights of the profile directory decide who may get at what is in it.
+func checkOwner(string, fs.FileInfo) error { return nil }
+
+func checkPeer(*net.UnixConn) error { return nil }

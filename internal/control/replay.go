@@ -1,0 +1,310 @@
+package control
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// transcript is what must be known of a conversation to go on with it at another
+// host. It sees every message on its way, and changes few.
+type transcript struct {
+	turn int // how many hosts there have been before this one
+
+	// What the client said that still holds.
+	initialize  *wire.Message
+	opened      json.RawMessage // the result of that
+	initialized *wire.Message
+	level       *wire.Message
+	subscribed  map[string]wire.Message // by URI
+
+	requests  map[wire.ID]*request // of the client, not answered yet
+	sequence  int
+	questions map[wire.ID]wire.ID // of the host, not answered yet: as the client knows them, and as the host does
+	ours      map[wire.ID]bool    // requests made here, whose answers are for nobody
+	harmless  map[string]bool     // tools that may be called twice
+}
+
+// request is a request of the client.
+type request struct {
+	wire.Message
+	number       int
+	refused      bool // by a host that is about to end
+	acknowledged bool // a subscription
+}
+
+func newTranscript() transcript {
+	return transcript{
+		subscribed: map[string]wire.Message{}, requests: map[wire.ID]*request{},
+		questions: map[wire.ID]wire.ID{}, ours: map[wire.ID]bool{}, harmless: map[string]bool{},
+	}
+}
+
+// byClient takes note of what the client says, and returns it as the host is to
+// hear it; false if the host is not to.
+func (s *transcript) byClient(m wire.Message) (wire.Message, bool) {
+	switch m.Kind() {
+	case wire.KindRequest:
+		if m.Method == "initialize" && s.initialize == nil {
+			s.initialize = &m
+		}
+		s.sequence++
+		s.requests[m.ID] = &request{Message: m, number: s.sequence}
+	case wire.KindNotification:
+		switch m.Method {
+		case "notifications/initialized":
+			s.initialized = &m
+		case "notifications/cancelled":
+			if id, ok := requestID(m.Params); ok {
+				delete(s.requests, id) // there may be an answer, but need not
+			}
+		}
+	case wire.KindResponse:
+		asked, ok := s.questions[m.ID]
+		if !ok {
+			return m, false // whoever asked has gone
+		}
+		delete(s.questions, m.ID)
+		m.ID = asked
+	}
+	return m, true
+}
+
+// byHost takes note of what the host says, and returns it as the client is to
+// hear it; false if the client is not to.
+func (s *transcript) byHost(m wire.Message) (wire.Message, bool) {
+	switch m.Kind() {
+	case wire.KindRequest:
+		known := s.known(m.ID)
+		s.questions[known] = m.ID
+		m.ID = known
+	case wire.KindNotification:
+		return s.notified(m)
+	case wire.KindResponse:
+		if s.ours[m.ID] {
+			delete(s.ours, m.ID)
+			return m, false
+		}
+		return m, s.answered(m)
+	}
+	return m, true
+}
+
+// known is the id under which the client knows a request of the host. Each host
+// counts anew, and an answer that comes late must not be taken for that to
+// another question.
+func (s *transcript) known(id wire.ID) wire.ID {
+	if s.turn == 0 {
+		return id
+	}
+	return wire.StringID(fmt.Sprintf("%d:%s", s.turn, id))
+}
+
+// notified takes note of a notification of the host.
+func (s *transcript) notified(m wire.Message) (wire.Message, bool) {
+	switch m.Method {
+	case "notifications/cancelled":
+		id, ok := requestID(m.Params)
+		if !ok {
+			return m, true
+		}
+		known := s.known(id)
+		delete(s.questions, known)
+		if params, err := wire.SetMember(m.Params, known.AppendTo(nil), "requestId"); err == nil {
+			m.Params = params
+		}
+	case "notifications/subscriptions/acknowledged":
+		raw, _ := wire.Member(m.Params, "_meta", wire.MetaSubscriptionID)
+		if id, err := wire.ParseID(raw); err == nil && s.requests[id] != nil {
+			first := !s.requests[id].acknowledged
+			s.requests[id].acknowledged = true
+			return m, first
+		}
+	}
+	return m, true
+}
+
+func requestID(params json.RawMessage) (wire.ID, bool) {
+	raw, ok := wire.Member(params, "requestId")
+	if !ok {
+		return wire.ID{}, false
+	}
+	id, err := wire.ParseID(raw)
+	return id, err == nil
+}
+
+// answered takes note of an answer to the client, and reports whether the client
+// is to hear it.
+func (s *transcript) answered(m wire.Message) bool {
+	r := s.requests[m.ID]
+	switch {
+	case r == nil:
+		return true
+	case isFarewell(m.Error):
+		r.refused = true // and can be asked again: nothing was done about it
+		return false
+	}
+	delete(s.requests, m.ID)
+	if m.Error != nil {
+		if r.Method == "initialize" && s.opened == nil {
+			s.initialize = nil // the client may try again
+		}
+		return true
+	}
+	uri, _ := wire.StringMember(r.Params, "uri")
+	switch r.Method {
+	case "initialize":
+		s.opened = m.Result
+	case "logging/setLevel":
+		s.level = &r.Message
+	case "resources/subscribe":
+		s.subscribed[uri] = r.Message
+	case "resources/unsubscribe":
+		delete(s.subscribed, uri)
+	case "tools/list":
+		s.listed(m.Result)
+	}
+	return true
+}
+
+// isFarewell reports whether an error says that the host takes no more requests
+// because it is about to end.
+func isFarewell(e *wire.Error) bool {
+	return e != nil && e.Code == wire.CodeOverloaded && strings.HasSuffix(e.Message, "shutting down")
+}
+
+// listed takes note of which tools say that calling them twice does no harm.
+func (s *transcript) listed(result json.RawMessage) {
+	var list struct {
+		Tools []struct {
+			Name        string `json:"name"`
+			Annotations struct {
+				ReadOnly   bool `json:"readOnlyHint"`
+				Idempotent bool `json:"idempotentHint"`
+			} `json:"annotations"`
+		} `json:"tools"`
+	}
+	if json.Unmarshal(result, &list) != nil {
+		return // then none of them does
+	}
+	for _, t := range list.Tools {
+		s.harmless[t.Name] = t.Annotations.ReadOnly || t.Annotations.Idempotent
+	}
+}
+
+// leftover is what has to be done when a host has ended.
+type leftover struct {
+	answers    []wire.Message // to the client: what cannot be asked again
+	initialize *wire.Message  // to the next host, before anything else
+	again      []wire.Message // to the next host, then
+	news       []wire.Message // to the client, at last
+}
+
+// moved begins the conversation with another host.
+func (s *transcript) moved() leftover {
+	var over leftover
+	s.turn++
+	for id := range s.questions {
+		params := append(id.AppendTo([]byte(`{"requestId":`)), `,"reason":"whoever asked has ended"}`...)
+		over.answers = append(over.answers, wire.Message{Method: "notifications/cancelled", Params: params})
+	}
+	clear(s.questions)
+	clear(s.ours)
+	switch {
+	case s.opened != nil:
+		again := s.own(*s.initialize)
+		over.initialize = &again
+	case s.initialize != nil:
+		over.initialize = s.initialize // whose answer the client waits for
+	}
+	s.restore(&over)
+	pending := slices.SortedFunc(maps.Values(s.requests), func(a, b *request) int { return cmp.Compare(a.number, b.number) })
+	for _, r := range pending {
+		switch {
+		case r.Method == "initialize" && over.initialize == s.initialize:
+		case r.refused || s.repeatable(r):
+			r.refused = false
+			over.again = append(over.again, r.Message)
+		default:
+			delete(s.requests, r.ID)
+			over.answers = append(over.answers, lostAnswer(r.Message))
+		}
+	}
+	over.news = append(over.news, s.news(pending)...)
+	return over
+}
+
+// restore says again what holds for the whole session.
+func (s *transcript) restore(over *leftover) {
+	if s.initialized != nil {
+		over.again = append(over.again, *s.initialized)
+	}
+	if s.level != nil {
+		over.again = append(over.again, s.own(*s.level))
+	}
+	for _, uri := range slices.Sorted(maps.Keys(s.subscribed)) {
+		over.again = append(over.again, s.own(s.subscribed[uri]))
+	}
+}
+
+// own makes a request of the client one of ours.
+func (s *transcript) own(m wire.Message) wire.Message {
+	m.ID = wire.StringID("patchbay-" + rand.Text())
+	s.ours[m.ID] = true
+	return m
+}
+
+// repeatable reports whether a request can be made twice.
+func (s *transcript) repeatable(r *request) bool {
+	switch r.Method {
+	case "tools/call":
+		name, _ := wire.StringMember(r.Params, "name")
+		return s.harmless[name]
+	case "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel",
+		"tools/list", "prompts/list", "prompts/get",
+		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return true
+	}
+	return false
+}
+
+// lostAnswer is the answer to a request whose own never came.
+func lostAnswer(m wire.Message) wire.Message {
+	const text = "The Patchbay daemon that carried this request ended before it was answered. It may have been carried out; look before trying again."
+	if m.Method != "tools/call" {
+		return wire.Message{ID: m.ID, Error: wire.Errorf(wire.CodeInternal, "%s", text)}
+	}
+	result := []byte(`{`)
+	if version, _ := wire.StringMember(m.Params, "_meta", wire.MetaProtocolVersion); wire.EraOf(version) == wire.Modern {
+		result = append(result, `"resultType":"`+wire.ResultComplete+`",`...)
+	}
+	result = wire.AppendString(append(result, `"content":[{"type":"text","text":`...), text)
+	return wire.Message{ID: m.ID, Result: append(result, `}],"isError":true}`...)}
+}
+
+// news tells the client, where it wants to know, that lists may have changed.
+func (s *transcript) news(pending []*request) []wire.Message {
+	var all []wire.Message
+	for _, kind := range []string{"tools", "prompts", "resources"} {
+		changed := wire.Message{Method: "notifications/" + kind + "/list_changed"}
+		if v, _ := wire.Member(s.opened, "capabilities", kind, "listChanged"); string(v) == "true" && s.initialized != nil {
+			all = append(all, changed)
+		}
+		for _, r := range pending {
+			v, _ := wire.Member(r.Params, "notifications", kind+"ListChanged")
+			if r.Method != "subscriptions/listen" || !r.acknowledged || string(v) != "true" {
+				continue
+			}
+			if params, err := wire.SetMember(nil, r.ID.AppendTo(nil), "_meta", wire.MetaSubscriptionID); err == nil {
+				all = append(all, wire.Message{Method: changed.Method, Params: params})
+			}
+		}
+	}
+	return all
+}

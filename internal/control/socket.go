@@ -1,0 +1,172 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
+)
+
+const socketName = "control.sock"
+
+// maxSocketPath is how long the path of a socket may be on every system.
+const maxSocketPath = 100
+
+// SocketPath returns where the control socket of a user is: in the runtime
+// directory if the user has a private one, else beside the user's state, and if
+// that is too deep down for a socket in a directory of its own for temporary
+// files. The directory is nobody else's in any case, or it is not used.
+func SocketPath(dirs patchbay.Directories, getenv func(string) string) string {
+	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkPrivate(dir, fs.ModeDir) == nil {
+		if path := filepath.Join(dir, "patchbay", socketName); len(path) <= maxSocketPath {
+			return path
+		}
+	}
+	if path := filepath.Join(dirs.State, "run", socketName); len(path) <= maxSocketPath {
+		return path
+	}
+	sum := sha256.Sum256([]byte(dirs.State))
+	name := fmt.Sprintf("patchbay-%s-%s", strconv.Itoa(os.Geteuid()), hex.EncodeToString(sum[:4]))
+	return filepath.Join(temporary(getenv), name, socketName)
+}
+
+func isKind(info fs.FileInfo, kind fs.FileMode) bool {
+	return (info.Mode()&fs.ModeType^kind)&^alsoType == 0
+}
+
+// checkPrivate says why something might not be the user's alone. Links are not
+// followed.
+func checkPrivate(path string, kind fs.FileMode) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !isKind(info, kind):
+		return fmt.Errorf("%s is not what belongs there", path)
+	}
+	return checkOwner(path, info)
+}
+
+// Socket is the control socket of the one process that serves it: the daemon.
+type Socket struct {
+	path     string
+	lock     *atomicfile.Lock
+	listener *net.UnixListener
+}
+
+// ErrOwned is the error of Own if another process is the daemon.
+var ErrOwned = errors.New("another process serves the control socket")
+
+// Own makes this process the one that serves the control socket at path. It
+// fails with ErrOwned if there is one already. What a daemon that died left
+// behind is replaced.
+func Own(path string) (*Socket, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := checkPrivate(dir, fs.ModeDir); err != nil {
+		return nil, err
+	}
+	lock, err := atomicfile.Hold(filepath.Join(dir, "control.lock"))
+	if err != nil {
+		return nil, err
+	}
+	if lock == nil {
+		return nil, ErrOwned
+	}
+	listener, err := listen(path)
+	if err != nil {
+		lock.Release()
+		return nil, err
+	}
+	return &Socket{path: path, lock: lock, listener: listener}, nil
+}
+
+// listen replaces what is at path, which must be a socket that nobody serves.
+func listen(path string) (*net.UnixListener, error) {
+	if info, err := os.Lstat(path); err == nil {
+		if !isKind(info, fs.ModeSocket) {
+			return nil, fmt.Errorf("%s is not a socket", path)
+		}
+		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			c.Close()
+			return nil, ErrOwned // by somebody who does not know of the lock
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	// The directory keeps others out already; this is for those who look.
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Path is where the socket is.
+func (s *Socket) Path() string { return s.path }
+
+// Close gives the socket up; another process may own it then. It may be called
+// twice.
+func (s *Socket) Close() error {
+	err := s.listener.Close() // removes it
+	s.lock.Release()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// own is a listener that lets nobody else in.
+type own struct{ *net.UnixListener }
+
+// Accept returns the next connection of the user's own processes.
+func (l own) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if checkPeer(c) == nil {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+// dial connects to the control socket at path, if it is the user's own and so is
+// the process behind it.
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	if err := checkPrivate(filepath.Dir(path), fs.ModeDir); err != nil {
+		return nil, err
+	}
+	if err := checkPrivate(path, fs.ModeSocket); err != nil {
+		return nil, err
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	conn := c.(*net.UnixConn)
+	if err := checkPeer(conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

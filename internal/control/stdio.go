@@ -1,0 +1,144 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Stdio serves one MCP client on a pair of streams: as a client of the daemon if
+// there is one that may be used, else with a host of this process, which is the
+// daemon from then on. Whoever loses its daemon does the same again, so that
+// clients share their servers as long as one of them is there.
+type Stdio struct {
+	In       io.Reader
+	Out      io.WriteCloser
+	Endpoint string // what the client gets to see; empty means everything
+	Dir      string // the project directory
+
+	Socket string // path; empty means that this process stays by itself
+	Daemon Daemon // what this process is, if it has to be one
+
+	Say func(format string, args ...any) // tells the person what the client does not notice
+
+	own sync.WaitGroup // the daemon that this process is, and what it serves here
+}
+
+// Serve returns when the client has gone or ctx has ended. The views of the
+// daemon stay open.
+func (s *Stdio) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer s.own.Wait()
+	defer stop()
+	client := wire.NewStreamConn(s.In, s.Out, &wire.StreamOptions{MaxBatch: maxBatch})
+	attached, err := s.join(ctx)
+	switch {
+	case err != nil:
+		client.Close()
+		return err
+	case attached != nil:
+		return (&Relay{Client: client, Next: s.next}).Run(ctx, attached)
+	}
+	v, release, err := s.Daemon.Views.View(ctx, s.Dir)
+	if err != nil {
+		client.Close()
+		return err
+	}
+	defer release()
+	return v.Attach(ctx, client, s.Endpoint)
+}
+
+// maxBatch is the longest batch of messages a client may send.
+const maxBatch = 50
+
+// How long to wait for another process that is about to become the daemon.
+const (
+	joinTime  = 3 * time.Second
+	joinPause = 20 * time.Millisecond
+)
+
+// join attaches to the daemon. If there is none, or none that fits, it returns
+// nil and this process serves its client itself; if there was none it is the
+// daemon now.
+func (s *Stdio) join(ctx context.Context) (wire.Conn, error) {
+	if s.Socket == "" {
+		return nil, nil
+	}
+	for deadline := time.Now().Add(joinTime); ; {
+		attached, err := s.attach(ctx)
+		if err == nil {
+			return attached, nil
+		}
+		if !errors.Is(err, ErrNoDaemon) {
+			s.Say("not using the daemon that is running: %v", err)
+			return nil, ctx.Err()
+		}
+		socket, err := Own(s.Socket)
+		switch {
+		case err == nil:
+			s.own.Go(func() {
+				if err := s.Daemon.Serve(ctx, socket); err != nil {
+					s.Say("the control socket: %v", err)
+				}
+			})
+			return nil, nil
+		case !errors.Is(err, ErrOwned) || time.Now().After(deadline):
+			s.Say("other commands cannot use the servers of this process: %v", err)
+			return nil, ctx.Err()
+		}
+		pause := time.NewTimer(joinPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// attach makes a connection to the daemon.
+func (s *Stdio) attach(ctx context.Context) (wire.Conn, error) {
+	c, err := Dial(ctx, s.Socket, s.Dir, s.Daemon.Identity)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Attach(ctx, s.Endpoint)
+}
+
+// next finds another host when the daemon has ended.
+func (s *Stdio) next(ctx context.Context) (wire.Conn, error) {
+	attached, err := s.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if attached != nil {
+		s.Say("the daemon ended; attached to the one that took its place")
+		return attached, nil
+	}
+	v, release, err := s.Daemon.Views.View(ctx, s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s.Say("the daemon ended; this session goes on with servers of its own")
+	here, there := pipes()
+	s.own.Go(func() {
+		defer release()
+		if err := v.Attach(ctx, there, s.Endpoint); err != nil {
+			s.Say("%v", err)
+		}
+	})
+	return here, nil
+}
+
+// pipes returns the two ends of a connection within the process, of which each
+// can close the direction in which it writes.
+func pipes() (here, there *wire.StreamConn) {
+	r1, w1 := io.Pipe()
+	r2, w2 := io.Pipe()
+	return wire.NewStreamConn(r1, w2, nil), wire.NewStreamConn(r2, w1, nil)
+}

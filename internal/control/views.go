@@ -1,0 +1,212 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// View is what a daemon keeps for one project directory.
+type View struct {
+	Host *patchbay.Host
+
+	// Attach serves one MCP client on conn, which it closes in the end, until
+	// the client has gone or ctx has ended. Endpoint is what the client gets to
+	// see, as in the path of a URL. nil means that nobody can attach.
+	Attach func(ctx context.Context, conn wire.Conn, endpoint string) error
+
+	// Close ends everything the view has, and waits for it.
+	Close func() error
+}
+
+// OpenView opens the view of a directory. ctx lasts as long as all views.
+type OpenView func(ctx context.Context, dir string) (*View, error)
+
+// Views keeps a view for each directory that somebody works in, and for a while
+// after that.
+type Views struct {
+	open OpenView
+	life context.Context // ends with Close
+	stop context.CancelFunc
+	work sync.WaitGroup // goroutines that open and close views
+
+	mu     sync.Mutex
+	closed bool
+	views  map[string]*view
+}
+
+// maxViews is how many directories there can be at a time.
+const maxViews = 64
+
+// viewIdle is how long a view that nobody uses is kept.
+const viewIdle = 10 * time.Minute
+
+// view is a View, or the promise of one.
+type view struct {
+	View
+	dir     string
+	handler http.Handler
+	ready   chan struct{} // closed when it is open, or err is set
+	err     error
+
+	// Guarded by Views.mu.
+	users int
+	since time.Time   // when the last one left
+	timer *time.Timer // ends it if nobody comes
+}
+
+// NewViews returns an empty set.
+func NewViews(open OpenView) *Views {
+	v := &Views{open: open, views: map[string]*view{}}
+	v.life, v.stop = context.WithCancel(context.Background())
+	return v
+}
+
+// View returns the view of a directory, opened if need be. It stays open at
+// least until release is called, once.
+func (v *Views) View(ctx context.Context, dir string) (*View, func(), error) {
+	found, err := v.use(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &found.View, sync.OnceFunc(func() { v.release(found) }), nil
+}
+
+// use is View; whoever calls it calls release once.
+func (v *Views) use(ctx context.Context, dir string) (*view, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, invalidDir("The project directory %q is not an absolute path.", dir)
+	}
+	dir = filepath.Clean(dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, invalidDir("%s is not a directory.", dir)
+	}
+	found, err := v.enter(dir)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-found.ready:
+		if found.err == nil {
+			return found, nil
+		}
+		err = found.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	v.release(found)
+	return nil, err
+}
+
+func invalidDir(format string, args ...any) error {
+	return &patchbay.Error{Kind: patchbay.KindConfigInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// enter counts one more user of a view, and has it opened by the first.
+func (v *Views) enter(dir string) (*view, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: "The daemon is shutting down."}
+	}
+	found := v.views[dir]
+	if found == nil {
+		if !v.makeRoom() {
+			return nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: fmt.Sprintf("The daemon works for %d project directories already.", maxViews)}
+		}
+		found = &view{dir: dir, ready: make(chan struct{})}
+		v.views[dir] = found
+		v.work.Go(func() { v.fill(found) })
+	}
+	if found.timer != nil {
+		found.timer.Stop()
+		found.timer = nil
+	}
+	found.users++
+	return found, nil
+}
+
+// fill opens a view. One that cannot be opened is forgotten at once.
+func (v *Views) fill(w *view) {
+	opened, err := v.open(v.life, w.dir)
+	if err == nil {
+		w.View, w.handler = *opened, Handler(opened.Host)
+	} else {
+		w.err = err
+		v.mu.Lock()
+		if v.views[w.dir] == w {
+			delete(v.views, w.dir)
+		}
+		v.mu.Unlock()
+	}
+	close(w.ready)
+}
+
+// makeRoom ends the view that nobody has used for longest if there is no room
+// for another; v.mu is held.
+func (v *Views) makeRoom() bool {
+	if len(v.views) < maxViews {
+		return true
+	}
+	var oldest *view
+	for _, w := range v.views {
+		if w.users == 0 && (oldest == nil || w.since.Before(oldest.since)) {
+			oldest = w
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	v.end(oldest)
+	return true
+}
+
+// release counts one user of a view less.
+func (v *Views) release(w *view) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if w.users--; w.users > 0 || v.views[w.dir] != w {
+		return
+	}
+	w.since = time.Now()
+	w.timer = time.AfterFunc(viewIdle, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if w.users == 0 && v.views[w.dir] == w {
+			v.end(w)
+		}
+	})
+}
+
+// end forgets a view and has it closed; v.mu is held.
+func (v *Views) end(w *view) {
+	delete(v.views, w.dir)
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	v.work.Go(func() {
+		<-w.ready
+		if w.err == nil {
+			_ = w.Close() // nobody is left to be told
+		}
+	})
+}
+
+// Close ends all views and waits for them. It may be called twice.
+func (v *Views) Close() {
+	v.stop()
+	v.mu.Lock()
+	v.closed = true
+	for _, w := range v.views {
+		v.end(w)
+	}
+	v.mu.Unlock()
+	v.work.Wait()
+}
