@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,11 @@ type app struct {
 	json, quiet, noColor           bool
 	mcpConfig                      []string
 	strictMCPConfig, failOnInvalid bool
+	noDaemon                       bool
+
+	asking sync.Mutex       // one question at a time, where several may come up
+	typed  chan typedAnswer // a line that is being waited for; nil if none is
+	ended  bool             // the input has
 }
 
 func newApp(env Env) *app { return &app{env: env, in: bufio.NewReader(env.Stdin)} }
@@ -67,6 +73,7 @@ their tools.`,
 	flags.StringArrayVar(&a.mcpConfig, "mcp-config", nil, "read servers from this `file` too, trusted like your own (repeatable)")
 	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "read the --mcp-config files and nothing else")
 	flags.BoolVar(&a.failOnInvalid, "fail-on-invalid", false, "fail if any entry or file is invalid")
+	flags.BoolVar(&a.noDaemon, "no-daemon", false, "work alone even if a daemon (patchbay serve) is running")
 	group := func(title string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
 		for _, cmd := range commands {
@@ -150,12 +157,16 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
-// open returns a client of a host for this directory. The host connects to
-// nobody by itself; guard is the command line of the process that looks after
-// the servers it is asked to start.
+// open returns a client of a host for this directory: the daemon's if there is
+// one, else one of this process, which connects to nobody by itself; guard is
+// the command line of the process that looks after the servers it is asked to
+// start.
 func (a *app) open(ctx context.Context, guard []string) (*control.Client, func(), error) {
 	if a.strictMCPConfig && len(a.mcpConfig) == 0 {
 		return nil, nil, usagef("patchbay", "--strict-mcp-config needs at least one --mcp-config FILE")
+	}
+	if c := a.attach(ctx); c != nil {
+		return c, c.Close, nil
 	}
 	h, err := patchbay.Open(ctx, patchbay.Options{
 		Dir: a.env.Dir, Home: a.env.Home, Environ: a.env.Environ, Now: a.env.Now,
@@ -257,26 +268,32 @@ func (a *app) printError(err error) {
 	}
 }
 
+// typedAnswer is a line of the input.
+type typedAnswer struct {
+	line string
+	err  error
+}
+
 // ask prints a question on standard error and reads one line. The end of the
 // input counts as an empty answer.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(a.env.Stderr, question)
-	type answer struct {
-		line string
-		err  error
-	}
 	// Nothing ends a read from a terminal but a line. Who does not wait for one
-	// leaves the reading behind, and the process ends.
-	answers := make(chan answer, 1)
-	go func() {
-		line, err := a.in.ReadString('\n')
-		answers <- answer{line, err}
-	}()
+	// leaves the reading to the next question, or to the end of the process.
+	if a.typed == nil {
+		typed := make(chan typedAnswer, 1)
+		a.typed = typed
+		go func() {
+			line, err := a.in.ReadString('\n')
+			typed <- typedAnswer{line, err}
+		}()
+	}
 	select {
-	case got := <-answers:
+	case got := <-a.typed:
+		a.typed = nil
 		if errors.Is(got.err, io.EOF) {
 			fmt.Fprintln(a.env.Stderr)
-			got.err = nil
+			a.ended, got.err = true, nil
 		}
 		return strings.TrimSpace(got.line), got.err
 	case <-ctx.Done():

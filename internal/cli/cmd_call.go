@@ -61,7 +61,7 @@ func (a *app) call(ctx context.Context, c *control.Client, tool string, given to
 	if err := reach(ctx, c, tool); err != nil {
 		return err
 	}
-	r, err := c.Call(ctx, patchbay.Call{Tool: tool, Arguments: arguments})
+	r, err := c.Call(ctx, patchbay.Call{Tool: tool, Arguments: arguments, Progress: a.showProgress()}, a.callOptions())
 	if err != nil {
 		if e := asError(err); e.Kind == patchbay.KindServer {
 			if known, unknown := c.Why(ctx, tool); unknown == nil {
@@ -75,7 +75,7 @@ func (a *app) call(ctx context.Context, c *control.Client, tool string, given to
 		_, err = fmt.Fprintf(a.env.Stdout, "%s\n", r.Raw)
 	case a.json:
 		err = a.print(r, nil)
-	case r.Model.IsError:
+	case r.IsError():
 		fmt.Fprintln(a.env.Stderr, "Error: "+escapeLines(resultText(r.Raw)))
 		if hint := given.suspect(r.Tool); hint != "" {
 			fmt.Fprintln(a.env.Stderr, config.Escape(hint))
@@ -83,8 +83,8 @@ func (a *app) call(ctx context.Context, c *control.Client, tool string, given to
 	default:
 		err = a.print(nil, func(p *printer) { p.text(a.foreign(resultText(r.Raw))) })
 	}
-	if err == nil && r.Model.IsError {
-		err = reported(&patchbay.Error{Kind: patchbay.KindServer, Message: r.Model.Text})
+	if err == nil && r.IsError() {
+		err = reported(&patchbay.Error{Kind: patchbay.KindServer, Message: resultText(r.Raw)})
 	}
 	return err
 }

@@ -46,6 +46,7 @@ asks for it; what the server offers is that of its last connection.`,
 				return a.print(s, func(p *printer) {
 					p.server(s, snap.Servers)
 					p.stderr(logs)
+					p.answeredByDaemon(c)
 				})
 			})
 		},

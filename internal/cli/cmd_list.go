@@ -51,7 +51,10 @@ always in --json.`,
 					snap.Servers = slices.DeleteFunc(snap.Servers, func(s patchbay.ServerStatus) bool { return s.ShadowedBy != nil })
 					hidden = n - len(snap.Servers)
 				}
-				return a.print(snap, func(p *printer) { p.list(snap, sources, hidden) })
+				return a.print(snap, func(p *printer) {
+					p.list(snap, sources, hidden)
+					p.answeredByDaemon(c)
+				})
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -10,6 +10,8 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -50,6 +52,16 @@ func Process() Env {
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),
 	}
+}
+
+// getenv finds a variable. The last assignment counts, as it does for a child.
+func (e Env) getenv(name string) string {
+	for _, entry := range slices.Backward(e.Environ) {
+		if k, v, ok := strings.Cut(entry, "="); ok && k == name {
+			return v
+		}
+	}
+	return ""
 }
 
 // Main runs the command that the arguments name and returns its exit code.

@@ -34,7 +34,7 @@ func talk(t *testing.T, home, project string, args ...string) *conversation {
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = project
-	cmd.Env = append(os.Environ(), "HOME="+home, "TERM=xterm", "XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "NO_COLOR=", "UNGUARDED=1")
+	cmd.Env = append(os.Environ(), "HOME="+home, "TERM=xterm", "XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "XDG_RUNTIME_DIR=", "NO_COLOR=", "UNGUARDED=1")
 	tty, err := pty.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
