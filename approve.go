@@ -76,8 +76,8 @@ func (h *Host) Reject(ctx context.Context, name, hash string) (Change, error) {
 }
 
 func (h *Host) decide(ctx context.Context, name, hash string, decision policy.Decision) (Change, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	if err := h.reload(ctx); err != nil { // what was shown may have changed since
 		return Change{}, err
 	}
@@ -125,8 +125,8 @@ type ForgottenChoices struct {
 
 // ResetProjectChoices forgets every approval and rejection of this project.
 func (h *Host) ResetProjectChoices(ctx context.Context) (ForgottenChoices, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	var r ForgottenChoices
 	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
 		r.Forgotten = a.Forget(h.places.realProject)

@@ -41,8 +41,8 @@ type AddRequest struct {
 // Add writes a new server into the file of its scope. An entry added to the
 // project's file is approved at once: the person who adds it has seen it.
 func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	if err := config.CheckName(r.Name); err != nil {
 		return Change{}, errorf(KindConfigInvalid, "%v", err)
 	}
@@ -213,8 +213,8 @@ type RemoveRequest struct {
 // Remove deletes a server from the file that declares it. Files of other
 // products are edited only if the request names the product.
 func (h *Host) Remove(ctx context.Context, r RemoveRequest) (Change, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	st, err := h.removable(r)
 	if err != nil {
 		return Change{}, err
@@ -301,8 +301,8 @@ func editable(path string) bool {
 // product it is kept as an override in the user's own files, so that nobody
 // else's file changes.
 func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	st, err := h.reading.Load().find(name)
 	if err != nil {
 		return Change{}, err

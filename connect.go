@@ -102,8 +102,8 @@ func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) erro
 		invalid := &config.InvalidError{Problems: bad}
 		return &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
 	}
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	before := h.applied
 	h.applied = maps.Clone(servers)
 	err := h.reload(ctx)

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
 )
 
 // computer is a home with a project in it.
@@ -354,5 +356,39 @@ func TestTwoHostsLoseNoEdit(t *testing.T) {
 	wg.Wait()
 	if n := len(c.open().Servers()); n != 2*each {
 		t.Errorf("%d servers, want %d", n, 2*each)
+	}
+}
+
+// What the host does for a caller ends in time, and with the caller.
+func TestRequestTimeout(t *testing.T) {
+	c := newComputer(t)
+	file := c.declare(map[string]config.Server{"srv": scripted()})
+	held, free := make(chan struct{}), make(chan struct{})
+	holder := make(chan error, 1)
+	go func() {
+		_, err := atomicfile.Update(context.Background(), file, atomicfile.Options{LockDir: filepath.Join(c.home, ".local", "state", "patchbay", "locks")}, func([]byte) ([]byte, error) {
+			close(held)
+			<-free
+			return nil, nil
+		})
+		holder <- err
+	}()
+	<-held
+	c.opts.RequestTimeout = 50 * time.Millisecond
+	if _, err := c.open().SetEnabled(t.Context(), "srv", false); !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "not done after 50ms") {
+		t.Errorf("limited: %v", err)
+	}
+	c.opts.RequestTimeout = -1
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := c.open().SetEnabled(ctx, "srv", false); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "not done") {
+		t.Errorf("unlimited: %v", err)
+	}
+	close(free)
+	if err := <-holder; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.open().SetEnabled(t.Context(), "srv", false); err != nil {
+		t.Error(err)
 	}
 }

@@ -32,8 +32,8 @@ type ImportRequest struct {
 // Import copies the servers of a product. What is already there is left alone,
 // and what cannot be used is reported, not copied.
 func (h *Host) Import(ctx context.Context, r ImportRequest) ([]Change, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	if r.Scope == "" {
 		r.Scope = config.ScopeUser
 	}

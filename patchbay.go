@@ -90,6 +90,12 @@ type Options struct {
 	// servers' processes if this one dies without doing so. Empty means none.
 	Guard []string
 
+	// RequestTimeout bounds what the host does for a caller, such as reading or
+	// changing files. It does not apply to servers, whose time limits are those
+	// of their entries, and never to a call of a tool. 0 means one minute, less
+	// than 0 no limit but the caller's own.
+	RequestTimeout time.Duration
+
 	Version string           // of the embedding program, as servers are told; empty means unknown
 	Logger  *slog.Logger     // nil discards
 	Now     func() time.Time // nil means time.Now
@@ -215,6 +221,25 @@ func (h *Host) Close() error {
 	return err
 }
 
+// change begins a change: they are made one after another, each in limited time.
+func (h *Host) change(ctx context.Context) (limited context.Context, end func()) {
+	h.changing.Lock()
+	if h.opts.RequestTimeout < 0 {
+		return ctx, h.changing.Unlock
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, h.opts.RequestTimeout, tooLong(h.opts.RequestTimeout))
+	return ctx, func() {
+		stop()
+		h.changing.Unlock()
+	}
+}
+
+// tooLong says that a change took more time than it may.
+type tooLong time.Duration
+
+func (e tooLong) Error() string        { return fmt.Sprintf("not done after %v", time.Duration(e)) }
+func (e tooLong) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // RunGuard is the main function of the program that Options.Guard names. It
 // returns when the host is gone and the servers' processes with it.
 func RunGuard() { proc.RunGuard(os.Stdin) }
@@ -246,6 +271,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = time.Minute
 	}
 	o.Files = slices.Clone(o.Files)
 	for i, f := range o.Files {

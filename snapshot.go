@@ -194,8 +194,8 @@ func (s Snapshot) find(name string) (ServerStatus, error) {
 // be read now, what it said goes on and the snapshot has the problem;
 // FailOnInvalid makes that an error.
 func (h *Host) Reload(ctx context.Context) error {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	return h.reload(ctx)
 }
 
@@ -204,8 +204,8 @@ func (h *Host) reload(ctx context.Context) error {
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
 	found := discover.Scan(ctx, scan)
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	approvals, unread := h.readApprovals()
 	damaged, pinsChanged := h.readPins()
