@@ -215,7 +215,7 @@ func TestPanics(t *testing.T) {
 		},
 	}
 	h := c.open()
-	s := session(t, h, patchbay.SessionOptions{Client: &patchbay.Client{Changed: func() { blow("changed") }}})
+	s := session(t, h, patchbay.SessionOptions{Client: &patchbay.Client{Changed: func(patchbay.Lists) { blow("changed") }}})
 	if err := h.Connect(t.Context(), "notes"); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestChangesHoldUpNobody(t *testing.T) {
 	tools := make(chan int, 100)
 	var s *patchbay.Session
 	ready := make(chan struct{})
-	s = session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{Changed: func() {
+	s = session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{Changed: func(patchbay.Lists) {
 		<-ready
 		tools <- len(s.Tools())
 	}}})

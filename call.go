@@ -241,6 +241,15 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	return s.callTool(ctx, &set.tools[i], params, progress)
 }
 
+// ForwardNotification sends a notification to a server, if it is connected.
+func (s *Session) ForwardNotification(ctx context.Context, server, method string, params json.RawMessage) error {
+	sv, err := s.reach(server, s.profile)
+	if err != nil {
+		return err
+	}
+	return callError(sv.Name(), sv.Notify(ctx, method, params))
+}
+
 // passOn returns what receives the progress of a request whose sender asked for
 // it, nil if that is nobody.
 func (s *Session) passOn(ctx context.Context, server string, params json.RawMessage) func(json.RawMessage) {
@@ -296,6 +305,9 @@ func (s *Session) reach(server string, p conn.Profile) (*conn.Server, error) {
 	sv, err := s.host.connected(server, p)
 	if err != nil {
 		return nil, err
+	}
+	if !s.has(sv.Name()) {
+		return nil, errorf(KindNotFound, "Server %q is not there for this session.", sv.Name())
 	}
 	if rule := s.toolset().denied[sv.Name()]; rule != nil {
 		return nil, errorf(KindDenied, "Server %q is denied.", sv.Name()).hint("The rule is %s in %s.", rule.Pattern, rule.Source)

@@ -294,7 +294,7 @@ func TestListChangedStorm(t *testing.T) {
 	description := filepath.Join(t.TempDir(), "description")
 	var told atomic.Int32
 	h := withServers(t, map[string]config.Server{"srv": scripted("-describe=" + description)}, nil)
-	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{Changed: func() { told.Add(1) }}})
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{Changed: func(patchbay.Lists) { told.Add(1) }}})
 	awaitState(t, h, "srv", config.Connected)
 	if err := os.WriteFile(description, []byte("new words"), 0o600); err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func (s *Session) notified(ctx context.Context, server string, n *wire.Notificat
 		}
 	case "notifications/resources/updated":
 		if uri, _ := wire.StringMember(n.Params, "uri"); c.ResourceUpdated != nil && s.wantsUpdates(server, uri) {
-			c.ResourceUpdated(server, uri)
+			c.ResourceUpdated(server, uri, n.Params)
 		}
 	default:
 		if c.Notified != nil {

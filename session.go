@@ -18,6 +18,7 @@ import (
 type SessionOptions struct {
 	Name string // in logs and for hooks; empty means "session"
 
+	Servers         []string // names of the servers that are there; nil means all, empty none
 	Tools           []string // names or patterns of the tools that are visible; nil means all, empty none
 	AllowedTools    []string // pre-approved: called without asking; hides nothing
 	DisallowedTools []string // never called, and not shown
@@ -157,12 +158,13 @@ func (s *Session) follow() {
 		}
 		next = s.host.news.following() // before looking, so that none is missed
 		now := s.toolset()
-		if now.offersSame(last) {
+		changed := now.differs(last)
+		if changed == (Lists{}) {
 			continue
 		}
 		last = now
 		_ = s.host.protect("Client.Changed", func() error {
-			s.opts.Client.Changed()
+			s.opts.Client.Changed(changed)
 			return nil
 		})
 	}

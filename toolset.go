@@ -3,6 +3,7 @@ package patchbay
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,8 +31,9 @@ type toolSet struct {
 	denied   map[string]*Rule   // by server, the rule that denies all of it
 	warnings []string
 
-	// prompts lists the prompts, named when they are first asked for.
+	// Made when they are first asked for.
 	prompts func() ([]Prompt, *bridge.Names)
+	uris    func() *uris
 }
 
 // offered is a tool with what is known of calls of it.
@@ -60,11 +62,12 @@ func (in toolInputs) same(other toolInputs) bool {
 		slices.Equal(in.servers, other.servers) && slices.Equal(in.catalogs, other.catalogs)
 }
 
-func (h *Host) toolInputs() toolInputs {
+func (s *Session) toolInputs() toolInputs {
+	h := s.host
 	in := toolInputs{reading: h.reading.Load(), pins: h.pinsSeq.Load()}
 	for i := range in.reading.snap.Servers {
 		st := &in.reading.snap.Servers[i]
-		if !st.usable() {
+		if !st.usable() || !s.has(st.Name) {
 			continue
 		}
 		if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
@@ -72,6 +75,11 @@ func (h *Host) toolInputs() toolInputs {
 		}
 	}
 	return in
+}
+
+// has reports whether a server is there for the session.
+func (s *Session) has(server string) bool {
+	return s.opts.Servers == nil || slices.Contains(s.opts.Servers, server)
 }
 
 // toolset returns what the session offers now.
@@ -86,7 +94,7 @@ func (s *Session) toolset() *toolSet {
 	if set != nil && set.upTo.Load() == now {
 		return set
 	}
-	if in := s.host.toolInputs(); set == nil || !set.inputs.same(in) {
+	if in := s.toolInputs(); set == nil || !set.inputs.same(in) {
 		last := set
 		set = s.buildTools(in)
 		for _, w := range set.warnings {
@@ -119,6 +127,7 @@ func (s *Session) buildTools(in toolInputs) *toolSet {
 
 	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all)), denied: map[string]*Rule{}}
 	set.prompts = sync.OnceValues(func() ([]Prompt, *bridge.Names) { return set.namePrompts(naming) })
+	set.uris = sync.OnceValue(set.routeURIs)
 	s.applyRules(set, all)
 	if len(set.hidden) > 0 { // what is not there takes no name away
 		asked = slices.DeleteFunc(asked, func(e bridge.Exposed) bool { return set.hides(e.Ref) })
@@ -261,6 +270,16 @@ func (set *toolSet) hides(r bridge.Ref) bool {
 	return found
 }
 
+// Find returns the tool that a name means: the session's own name for it, or any
+// other rendering that means exactly one tool.
+func (s *Session) Find(name string) (Tool, error) {
+	t, err := s.toolset().find(name)
+	if err != nil {
+		return Tool{}, err
+	}
+	return t.Tool, nil
+}
+
 // find returns the tool that a name means: the session's own name for it, or
 // any other rendering that means exactly one tool.
 func (set *toolSet) find(name string) (*offered, error) {
@@ -283,16 +302,31 @@ func (set *toolSet) findHidden(name string) (*offered, bool) {
 	return &set.hidden[i], true
 }
 
-// offersSame reports whether a model would be told the same by another set.
-func (set *toolSet) offersSame(other *toolSet) bool {
+// differs reports which lists another set has otherwise.
+func (set *toolSet) differs(other *toolSet) Lists {
 	sameTool := func(a, b offered) bool {
 		return a.Name == b.Name && a.Changed == b.Changed && bytes.Equal(a.Definition, b.Definition)
 	}
-	return slices.EqualFunc(set.tools, other.tools, sameTool) &&
-		slices.EqualFunc(set.inputs.servers, other.inputs.servers, func(a, b *ServerStatus) bool { return a.Name == b.Name }) &&
-		slices.EqualFunc(set.inputs.catalogs, other.inputs.catalogs, func(a, b *conn.Catalog) bool {
-			return a == b || a != nil && b != nil && a.SameLists(b)
-		})
+	same := func(list func(*conn.Catalog) []json.RawMessage) bool {
+		return slices.EqualFunc(set.items(list), other.items(list), func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+	}
+	return Lists{
+		Tools: !slices.EqualFunc(set.tools, other.tools, sameTool),
+		Resources: !same(func(c *conn.Catalog) []json.RawMessage { return c.Resources }) ||
+			!same(func(c *conn.Catalog) []json.RawMessage { return c.ResourceTemplates }),
+		Prompts: !same(func(c *conn.Catalog) []json.RawMessage { return c.Prompts }),
+	}
+}
+
+// items is a list of all servers, each of which is named before its own.
+func (set *toolSet) items(list func(*conn.Catalog) []json.RawMessage) []json.RawMessage {
+	var all []json.RawMessage
+	for i, st := range set.inputs.servers {
+		if c := set.inputs.catalogs[i]; c != nil && set.denied[st.Name] == nil && len(list(c)) > 0 {
+			all = append(append(all, json.RawMessage(st.Name)), list(c)...)
+		}
+	}
+	return all
 }
 
 // knownTools is what a catalog says of a server's tools, in the form that every

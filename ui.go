@@ -79,10 +79,13 @@ type Client struct {
 	// What follows must return soon, and must not close the host.
 	Progress        func(ctx context.Context, server string, params json.RawMessage) // of requests made with Forward
 	Log             func(ctx context.Context, server string, params json.RawMessage) // notifications/message
-	Changed         func()                                                           // the tools, resources or prompts of the session
-	ResourceUpdated func(server, uri string)
+	Changed         func(Lists)                                                      // what the session offers
+	ResourceUpdated func(server, uri string, params json.RawMessage)                 // that was subscribed to
 	Notified        func(ctx context.Context, server, method string, params json.RawMessage) // of anything else
 }
+
+// Lists says which lists of a session are meant.
+type Lists struct{ Tools, Resources, Prompts bool }
 
 // Hooks run around every call of every session. Each may be nil.
 type Hooks struct {
