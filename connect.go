@@ -277,7 +277,7 @@ func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 		st.NextRetry = &c.NextRetry
 	}
 	if catalog != nil {
-		st.ServerInfo, st.Instructions = catalog.ServerInfo, catalog.Instructions
+		st.ServerInfo, st.Capabilities, st.Instructions = catalog.ServerInfo, catalog.Capabilities, catalog.Instructions
 		st.Cached = catalog.Cached
 		st.Counts = &Counts{Tools: len(catalog.Tools), Resources: len(catalog.Resources), Templates: len(catalog.ResourceTemplates), Prompts: len(catalog.Prompts)}
 		notes := catalog.Notes

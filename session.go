@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/policy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // SessionOptions says what one user of a host may see and call.
@@ -146,6 +147,12 @@ func (s *Session) Close() {
 	}
 }
 
+// RootsChanged tells the servers of the session that what Client.Roots answers
+// has changed.
+func (s *Session) RootsChanged(ctx context.Context) {
+	s.host.manager.Notify(ctx, s.profile, "notifications/roots/list_changed", nil)
+}
+
 // follow tells the session's user of changes, of many at a time as of one.
 func (s *Session) follow() {
 	next := s.host.news.following()
@@ -175,7 +182,11 @@ func (s *Session) follow() {
 func (c *Client) capabilities(ui *UI) json.RawMessage {
 	declared := map[string]any{}
 	if c != nil && c.Capabilities != nil {
-		return c.Capabilities
+		if _, own := wire.Member(c.Capabilities, "elicitation"); own || ui == nil || ui.Elicit == nil {
+			return c.Capabilities
+		}
+		with, _ := wire.SetMember(c.Capabilities, []byte(`{"form":{},"url":{}}`), "elicitation") // an object, as the client sent it
+		return with
 	}
 	if c != nil && c.Elicit != nil || ui != nil && ui.Elicit != nil {
 		declared["elicitation"] = map[string]any{"form": struct{}{}, "url": struct{}{}}

@@ -48,6 +48,7 @@ type ServerStatus struct {
 	Config    json.RawMessage  `json:"config"` // the entry, masked unless secrets were asked for
 
 	ServerInfo   json.RawMessage `json:"serverInfo,omitempty"`   // as the server introduced itself
+	Capabilities json.RawMessage `json:"capabilities,omitempty"` // that the server declares
 	Instructions string          `json:"instructions,omitempty"` // what the server wants a model to know
 	Protocol     string          `json:"protocol,omitempty"`     // the revision being spoken
 	Counts       *Counts         `json:"counts,omitempty"`       // what it offers, once that is known

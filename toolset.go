@@ -280,6 +280,16 @@ func (s *Session) Find(name string) (Tool, error) {
 	return t.Tool, nil
 }
 
+// FindOwn returns the tool of a server by the server's own name for it.
+func (s *Session) FindOwn(server, tool string) (Tool, error) {
+	set := s.toolset()
+	i, ok := set.byRef[bridge.Ref{Server: server, Tool: tool}]
+	if !ok {
+		return Tool{}, errorf(KindToolNotFound, "Server %q has no tool %q here.", server, tool)
+	}
+	return set.tools[i].Tool, nil
+}
+
 // find returns the tool that a name means: the session's own name for it, or
 // any other rendering that means exactly one tool.
 func (set *toolSet) find(name string) (*offered, error) {

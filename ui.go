@@ -77,10 +77,10 @@ type Client struct {
 	Roots  func(ctx context.Context) (json.RawMessage, error)
 
 	// What follows must return soon, and must not close the host.
-	Progress        func(ctx context.Context, server string, params json.RawMessage) // of requests made with Forward
-	Log             func(ctx context.Context, server string, params json.RawMessage) // notifications/message
-	Changed         func(Lists)                                                      // what the session offers
-	ResourceUpdated func(server, uri string, params json.RawMessage)                 // that was subscribed to
+	Progress        func(ctx context.Context, server string, params json.RawMessage)         // of requests made with Forward
+	Log             func(ctx context.Context, server string, params json.RawMessage)         // notifications/message
+	Changed         func(Lists)                                                              // what the session offers
+	ResourceUpdated func(server, uri string, params json.RawMessage)                         // that was subscribed to
 	Notified        func(ctx context.Context, server, method string, params json.RawMessage) // of anything else
 }
 

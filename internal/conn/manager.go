@@ -220,6 +220,23 @@ func (m *Manager) SetLevel(p Profile, name, level string) {
 	}
 }
 
+// Notify sends a notification to all servers that are connected with a profile.
+func (m *Manager) Notify(ctx context.Context, p Profile, method string, params json.RawMessage) {
+	m.mu.Lock()
+	var to []*Server
+	for key, s := range m.servers {
+		if key.profile == p.Key {
+			to = append(to, s)
+		}
+	}
+	m.mu.Unlock()
+	for _, s := range to {
+		if err := s.Notify(ctx, method, params); err != nil {
+			s.log.Info("notification", "method", method, "error", err)
+		}
+	}
+}
+
 // Release ends all connections that were made with a profile. Those of the zero
 // Profile stay.
 func (m *Manager) Release(p Profile) {

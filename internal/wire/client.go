@@ -207,7 +207,7 @@ func (c *Client) mirrorArguments(call Call) http.Header {
 // learnMirrored notes which arguments of the listed tools belong into headers.
 func (c *Client) learnMirrored(result json.RawMessage) {
 	tools, _ := Member(result, "tools")
-	for tool := range elements(tools) {
+	for tool := range Elements(tools) {
 		name, _ := StringMember(tool, "name")
 		schema, _ := Member(tool, "inputSchema")
 		params, err := ParseParamHeaders(schema)

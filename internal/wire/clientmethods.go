@@ -91,7 +91,7 @@ func (c *Client) list(ctx context.Context, method, member string) (*Listing, err
 		if !ok {
 			return nil, fmt.Errorf("the answer to %s has no %s", method, member)
 		}
-		l.Items = slices.AppendSeq(l.Items, elements(items))
+		l.Items = slices.AppendSeq(l.Items, Elements(items))
 		l.Cache = l.Cache.and(ParseCacheHint(result), page == 0)
 		cursor, more := Member(result, "nextCursor")
 		if !more || isNull(cursor) {

@@ -228,7 +228,7 @@ func (c *Client) legacyVersion(err error) string {
 // versions, "" if there is none.
 func newestLegacy(obj json.RawMessage, member string) (newest string) {
 	list, _ := Member(obj, member)
-	for v := range elements(list) {
+	for v := range Elements(list) {
 		if s, _ := Unquote(v); EraOf(s) == Legacy && s > newest {
 			newest = s
 		}
@@ -261,7 +261,7 @@ func (c *Client) discover(ctx context.Context) error {
 }
 
 func listsVersion(list json.RawMessage, version string) bool {
-	for v := range elements(list) {
+	for v := range Elements(list) {
 		if s, _ := Unquote(v); s == version {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -197,7 +198,7 @@ func (w *annotationWalker) schema(schema json.RawMessage, path []string, reachab
 			}
 		default: // items, anyOf, if and so on: a schema, several, or none
 			err = w.schema(value, path, false)
-			for s := range elements(value) {
+			for s := range Elements(value) {
 				if err == nil {
 					err = w.schema(s, path, false)
 				}
@@ -241,7 +242,7 @@ func (w *annotationWalker) annotation(schema, value json.RawMessage, path []stri
 func isMirroredType(kind json.RawMessage) bool {
 	name, ok := Unquote(kind)
 	if !ok {
-		for k := range elements(kind) {
+		for k := range Elements(kind) {
 			if n, _ := Unquote(k); n != "null" {
 				if name != "" {
 					return false
@@ -253,9 +254,9 @@ func isMirroredType(kind json.RawMessage) bool {
 	return name == "string" || name == "integer" || name == "boolean"
 }
 
-// elements ranges over the elements of a valid JSON array, and over nothing if
+// Elements ranges over the elements of a valid JSON array, and over nothing if
 // the value is not an array.
-func elements(array json.RawMessage) func(func(json.RawMessage) bool) {
+func Elements(array json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		i := skipSpace(array, 0)
 		if i == len(array) || array[i] != '[' {

@@ -39,7 +39,7 @@ func askTools(h *testHandler) {
 			return nil, err
 		}
 		roots, _ := Member(answer, "roots")
-		for root := range elements(roots) {
+		for root := range Elements(roots) {
 			uri, _ := StringMember(root, "uri")
 			return textResult(uri), nil
 		}
@@ -55,7 +55,7 @@ func askTools(h *testHandler) {
 					texts[i] = err.Error()
 				}
 				content, _ := Member(result, "content")
-				for c := range elements(content) {
+				for c := range Elements(content) {
 					texts[i], _ = StringMember(c, "text")
 				}
 			})

@@ -68,7 +68,7 @@ func parseStrings(raw json.RawMessage, to *[]string) bool {
 	if raw[0] != '[' {
 		return false
 	}
-	for e := range elements(raw) {
+	for e := range Elements(raw) {
 		s, ok := Unquote(e)
 		if !ok {
 			return false

@@ -117,6 +117,10 @@ func (s *Session) Close() error {
 	return nil
 }
 
+// Owner is the same for all that comes from one connection, and over HTTP from
+// one principal.
+func (s *Session) Owner() string { return s.owner }
+
 // LogLevel returns the level from which on the client wants log messages, empty
 // if it did not say.
 func (s *Session) LogLevel() string {

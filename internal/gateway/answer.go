@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// HandleRequest answers a request of a client: it finds the server that it is
+// for, puts the server's own name for things in place of ours, and passes it on.
+func (ep *endpoint) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	c, done, err := ep.client(r.Session)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if d := ep.described.Load(); d != nil {
+		r.AnswerAs(d)
+	}
+	s, end, err := c.sessionFor(r)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	defer end()
+	ctx = context.WithValue(ctx, requestKey{}, r)
+	if ep.single != "" {
+		return c.pass(ctx, s, r)
+	}
+	return c.answer(ctx, s, r)
+}
+
+// sessionFor returns the session of a request: that of the client, or, where the
+// client can be asked only within its requests, one of its own, so that no
+// question goes to another one.
+func (c *client) sessionFor(r *wire.Request) (s *patchbay.Session, end func(), err error) {
+	if r.Session.Era == wire.Legacy {
+		return c.session, func() {}, nil
+	}
+	c.level(r.Params)
+	able := c.abilities(r.Session)
+	if able.Elicit == nil && able.Sample == nil && able.Roots == nil {
+		return c.session, func() {}, nil
+	}
+	s, err = c.session.For(able)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Close, nil
+}
+
+// pass answers a request to the one server of an endpoint: all goes to it as it
+// is.
+func (c *client) pass(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
+	server := c.ep.single
+	switch r.Method {
+	case "tools/call":
+		return result(s.Forward(ctx, server, r.Method, r.Params))
+	case "tools/list":
+		raw, err := s.Forward(ctx, server, r.Method, r.Params)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return c.withoutHidden(raw), nil
+	case "resources/subscribe":
+		uri, _ := wire.StringMember(r.Params, "uri")
+		return emptyResult, refusal(c.subscribe(ctx, uri))
+	case "resources/unsubscribe":
+		uri, _ := wire.StringMember(r.Params, "uri")
+		return emptyResult, refusal(c.unsubscribe(ctx, uri))
+	}
+	raw, err := s.Forward(ctx, server, r.Method, r.Params)
+	return raw, refusal(err)
+}
+
+// answer answers a request to all servers of an endpoint.
+func (c *client) answer(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
+	switch r.Method {
+	case "tools/call":
+		return c.callTool(ctx, s, r)
+	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		return c.list(ctx, r.Method, r.Params)
+	case "prompts/get":
+		name, _ := wire.StringMember(r.Params, "name")
+		p, err := s.FindPrompt(name)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return forward(ctx, s, p.Server, r, p.Name, "name")
+	case "resources/read":
+		server, own, err := c.resource(member(r.Params, "uri"))
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return forward(ctx, s, server, r, own, "uri")
+	case "resources/subscribe":
+		return emptyResult, refusal(c.subscribe(ctx, member(r.Params, "uri")))
+	case "resources/unsubscribe":
+		return emptyResult, refusal(c.unsubscribe(ctx, member(r.Params, "uri")))
+	case "completion/complete":
+		return c.complete(ctx, s, r)
+	case "logging/setLevel":
+		return emptyResult, refusal(s.SetLogLevel("", member(r.Params, "level")))
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		server, err := c.taskServer(member(r.Params, "taskId"))
+		if err != nil {
+			return nil, refusal(err)
+		}
+		raw, err := s.Forward(ctx, server, r.Method, r.Params)
+		return raw, refusal(err)
+	case "tasks/list":
+		return c.listTasks(ctx, s)
+	}
+	return nil, wire.MethodNotFound(r.Method)
+}
+
+var emptyResult = json.RawMessage(`{}`)
+
+func member(params json.RawMessage, path ...string) string {
+	value, _ := wire.StringMember(params, path...)
+	return value
+}
+
+// callTool calls a tool by its name at this endpoint.
+func (c *client) callTool(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
+	t, err := s.Find(member(r.Params, "name"))
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+	}
+	own, err := wire.SetMember(r.Params, wire.AppendString(nil, t.Tool), "name")
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+	}
+	raw, err := result(s.Forward(ctx, t.Server, "tools/call", own))
+	if err == nil && mayBeTask(r) {
+		c.tasks.note(t.Server, raw)
+	}
+	return raw, err
+}
+
+// result is the answer to a tools/call: what went wrong on our side is told like
+// a failure of the tool, so that a model reads it.
+func result(raw json.RawMessage, err error) (json.RawMessage, error) {
+	if err == nil {
+		return raw, nil
+	}
+	if _, ok := errors.AsType[*patchbay.RPCError](err); ok || errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	if e, ok := errors.AsType[*patchbay.Error](err); ok && e.Kind == patchbay.KindToolNotFound {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+	}
+	text := wire.AppendString([]byte(`{"content":[{"type":"text","text":`), patchbay.ErrorText(err))
+	return append(text, `}],"isError":true}`...), nil
+}
+
+// refusal is an error as a client sees it: a server's own as it is.
+func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*patchbay.RPCError](err); ok || errors.Is(err, context.Canceled) {
+		return err
+	}
+	code := int64(wire.CodeInternal)
+	if e, ok := errors.AsType[*patchbay.Error](err); ok && (e.Kind == patchbay.KindNotFound || e.Kind == patchbay.KindConfigInvalid) {
+		code = wire.CodeInvalidParams
+	}
+	return wire.Errorf(code, "%s", patchbay.ErrorText(err))
+}
+
+// forward passes a request on with a server's own name for something in place of
+// ours.
+func forward(ctx context.Context, s *patchbay.Session, server string, r *wire.Request, own string, path ...string) (json.RawMessage, error) {
+	params := r.Params
+	if member(params, path...) != own {
+		var err error
+		if params, err = wire.SetMember(params, wire.AppendString(nil, own), path...); err != nil {
+			return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+		}
+	}
+	raw, err := s.Forward(ctx, server, r.Method, params)
+	return raw, refusal(err)
+}
+
+// resource returns the server of a URI, and the URI as that knows it.
+func (c *client) resource(uri string) (server, own string, err error) {
+	if c.ep.single != "" {
+		return c.ep.single, uri, nil
+	}
+	return c.session.FindResource(uri)
+}
+
+// complete asks the server whose prompt or template an argument is of.
+func (c *client) complete(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
+	switch kind := member(r.Params, "ref", "type"); kind {
+	case "ref/prompt":
+		p, err := s.FindPrompt(member(r.Params, "ref", "name"))
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return forward(ctx, s, p.Server, r, p.Name, "ref", "name")
+	case "ref/resource":
+		server, own, err := c.resource(member(r.Params, "ref", "uri"))
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return forward(ctx, s, server, r, own, "ref", "uri")
+	default:
+		return nil, wire.Errorf(wire.CodeInvalidParams, "ref.type is %q: expected ref/prompt or ref/resource", kind)
+	}
+}
+
+// HandleNotification passes on what a client tells.
+func (ep *endpoint) HandleNotification(ctx context.Context, n *wire.Notification) {
+	c, done, err := ep.client(n.Session)
+	if err != nil {
+		return
+	}
+	defer done()
+	switch {
+	case n.Method == "notifications/initialized": // the connection to each server has its own
+	case n.Method == "notifications/roots/list_changed":
+		c.session.RootsChanged(ctx)
+	case ep.single != "":
+		if err := c.session.ForwardNotification(ctx, ep.single, n.Method, n.Params); err != nil {
+			ep.gateway.log.Debug("notification", "method", n.Method, "error", err)
+		}
+	}
+}

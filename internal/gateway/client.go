@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// client is one client of an endpoint: its session of the host, and the way back
+// to it. A legacy client is one as long as its connection or HTTP session lasts;
+// for modern ones see modern.go.
+type client struct {
+	ep      *endpoint
+	session *patchbay.Session
+
+	mu      sync.Mutex
+	reach   map[*wire.Session]bool // the ways to it outside of requests
+	watched map[watched]string     // resources it has subscribed to, as it knows them
+	tasks   tasks
+}
+
+// watched is a resource as its server knows it.
+type watched struct{ server, uri string }
+
+// requestKey is under which a context has the request that it is the context of.
+type requestKey struct{}
+
+// requestOf is the client's request on whose behalf something happens, nil if
+// that cannot be told.
+func requestOf(ctx context.Context) *wire.Request {
+	r, _ := ctx.Value(requestKey{}).(*wire.Request)
+	return r
+}
+
+// newClient opens a session of the host for a client.
+func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
+	c := &client{ep: ep, reach: map[*wire.Session]bool{}, watched: map[watched]string{}}
+	able := c.abilities(sess)
+	able.Changed = c.changed
+	var err error
+	c.session, err = ep.gateway.host.NewSession(patchbay.SessionOptions{
+		Name:    clientName(sess),
+		Servers: ep.servers,
+		Tools:   ep.tools,
+		Default: patchbay.Allow, // the client's user decides, unless the settings do
+		Client:  able,
+	})
+	return c, err
+}
+
+// clientName is who a client says it is, for logs and the audit.
+func clientName(sess *wire.Session) string {
+	name, _ := wire.StringMember(sess.ClientInfo, "name")
+	if name == "" {
+		name = "unknown"
+	}
+	if version, _ := wire.StringMember(sess.ClientInfo, "version"); version != "" {
+		name += " " + version
+	}
+	if sess.Principal != "" {
+		name += " (" + sess.Principal + ")"
+	}
+	return strings.ToValidUTF8(name[:min(len(name), 200)], "")
+}
+
+// abilities is what a client can do for servers. They are told what it declared.
+func (c *client) abilities(sess *wire.Session) *patchbay.Client {
+	able := &patchbay.Client{
+		Capabilities: declared(sess),
+		AskedInCalls: sess.Era == wire.Modern,
+		Progress:     c.progress,
+		Log:          c.logged,
+		Notified:     c.notified,
+		ResourceUpdated: func(server, uri string, params json.RawMessage) {
+			c.updated(server, uri, params)
+		},
+	}
+	if sess.Supports("elicitation") {
+		able.Elicit = func(ctx context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+			return c.ask(ctx, "elicitation/create", params)
+		}
+	}
+	if sess.Supports("sampling") {
+		able.Sample = func(ctx context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+			return c.ask(ctx, "sampling/createMessage", params)
+		}
+	}
+	if sess.Supports("roots") {
+		able.Roots = func(ctx context.Context) (json.RawMessage, error) { return c.ask(ctx, "roots/list", nil) }
+	}
+	return able
+}
+
+// declared are the capabilities of a client in one form, so that equal ones are
+// recognised.
+func declared(sess *wire.Session) json.RawMessage {
+	var compact bytes.Buffer
+	if !wire.IsObject(sess.ClientCapabilities) || json.Compact(&compact, sess.ClientCapabilities) != nil {
+		return json.RawMessage("{}")
+	}
+	return compact.Bytes()
+}
+
+// ask asks the client: within the request that made a server ask, or, where that
+// cannot be told, outside of any, which only legacy clients allow.
+func (c *client) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if r := requestOf(ctx); r != nil {
+		return r.Ask(ctx, method, params)
+	}
+	for _, sess := range c.ways() {
+		return sess.Call(ctx, wire.Call{Method: method, Params: params})
+	}
+	return nil, fmt.Errorf("the client can be asked within its requests only")
+}
+
+// ways are the ways to the client outside of requests.
+func (c *client) ways() []*wire.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*wire.Session
+	for sess := range c.reach {
+		all = append(all, sess)
+	}
+	return all
+}
+
+// tell tells the client something, with a request of its own where it belongs to
+// one. A client that does not hear it has gone, which others notice.
+func (c *client) tell(ctx context.Context, method string, params json.RawMessage) {
+	if r := requestOf(ctx); r != nil {
+		_ = r.Link.Notify(ctx, method, params)
+		return
+	}
+	for _, sess := range c.ways() {
+		_ = sess.Notify(ctx, method, params)
+	}
+}
+
+func (c *client) progress(ctx context.Context, _ string, params json.RawMessage) {
+	c.tell(ctx, "notifications/progress", params)
+}
+
+func (c *client) logged(ctx context.Context, _ string, params json.RawMessage) {
+	c.tell(ctx, "notifications/message", params)
+}
+
+func (c *client) notified(ctx context.Context, server, method string, params json.RawMessage) {
+	if strings.HasPrefix(method, "notifications/tasks") && !c.tasks.of(params, server) && c.ep.single == "" {
+		return // another client's
+	}
+	c.tell(ctx, method, params)
+}
+
+// changed tells the client that lists have changed.
+func (c *client) changed(lists patchbay.Lists) {
+	for _, list := range []struct {
+		changed bool
+		method  string
+	}{
+		{lists.Tools, "notifications/tools/list_changed"},
+		{lists.Resources, "notifications/resources/list_changed"},
+		{lists.Prompts, "notifications/prompts/list_changed"},
+	} {
+		if list.changed {
+			c.tell(context.Background(), list.method, nil)
+		}
+	}
+}
+
+// updated tells the client that a resource has changed, by the name under which
+// it subscribed to it, or to what it is a part of.
+func (c *client) updated(server, uri string, params json.RawMessage) {
+	c.mu.Lock()
+	var known []string
+	for w, as := range c.watched {
+		if part, ok := strings.CutPrefix(uri, w.uri); ok && w.server == server && wire.Covers(w.uri, uri) {
+			known = append(known, as+part)
+		}
+	}
+	c.mu.Unlock()
+	for _, as := range known {
+		if as != uri {
+			params, _ = wire.SetMember(params, wire.AppendString(nil, as), "uri") // params have one already
+		}
+		c.tell(context.Background(), "notifications/resources/updated", params)
+	}
+}
+
+// opened makes a legacy session, or a connection with modern requests, a client.
+func (ep *endpoint) opened(sess *wire.Session) {
+	if sess.Era == wire.Modern {
+		return // each request says who its client is
+	}
+	c, err := ep.newClient(sess)
+	if err != nil {
+		ep.gateway.log.Warn("session not opened", "client", clientName(sess), "error", err)
+		return
+	}
+	c.reach[sess] = true
+	sess.State = c
+}
+
+func (ep *endpoint) closed(sess *wire.Session) {
+	if c, ok := sess.State.(*client); ok {
+		c.session.Close()
+	}
+}
+
+// client returns who a session is of. Call done when it is not needed any more.
+func (ep *endpoint) client(sess *wire.Session) (c *client, done func(), err error) {
+	if c, ok := sess.State.(*client); ok {
+		return c, func() {}, nil
+	}
+	if sess.Era == wire.Legacy {
+		return nil, nil, wire.Errorf(wire.CodeInternal, "the session could not be opened")
+	}
+	return ep.modern.get(sess)
+}
+
+// find returns the tool that a name means at this endpoint.
+func (c *client) find(name string) (patchbay.Tool, error) {
+	if single := c.ep.single; single != "" {
+		return c.session.FindOwn(single, name)
+	}
+	return c.session.Find(name)
+}

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// An endpoint is what clients find under one path. It is the Handler of its
+// wire.Server.
+type endpoint struct {
+	gateway *Gateway
+	name    string // as in the path
+	single  string // the one server that is passed through as it is; empty if there are several
+	servers []string
+	tools   []string
+
+	server    *wire.Server
+	described atomic.Pointer[wire.Description] // as a client was last told
+	modern    clients
+}
+
+// newEndpoint makes the endpoint of a name, if there is one.
+func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
+	ep := &endpoint{gateway: g, name: name}
+	if profile, ok := strings.CutPrefix(name, "@"); ok {
+		profiles := g.host.Settings().Gateway.Profiles
+		p, ok := profiles[profile]
+		if !ok {
+			return nil, errUnknown{unknown("profile", profile, slices.Sorted(maps.Keys(profiles)))}
+		}
+		ep.servers, ep.tools = p.Servers, p.Tools
+	} else if name != "" {
+		st, err := g.host.Server(name)
+		if err != nil {
+			return nil, errUnknown{err.Error()}
+		}
+		ep.single, ep.servers = st.Name, []string{st.Name}
+	}
+	ep.modern.ep = ep
+	var err error
+	ep.server, err = wire.NewServer(wire.ServerOptions{
+		Info:         g.info(),
+		Capabilities: json.RawMessage(capabilities),
+		Describe:     ep.describe,
+		Handler:      ep,
+		Opened:       ep.opened,
+		Closed:       ep.closed,
+		Listen:       ep.listen,
+		ParamHeaders: ep.paramHeaders,
+		Logger:       g.log,
+	})
+	return ep, err
+}
+
+func unknown(what, name string, known []string) string {
+	text := fmt.Sprintf("No %s %q.", what, name)
+	if len(known) > 0 {
+		text += " There are: " + strings.Join(known, ", ") + "."
+	}
+	return text
+}
+
+// capabilities of an endpoint of several servers: whatever they have, a client
+// can use.
+const capabilities = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{},` +
+	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"extensions":{"` + tasksExtension + `":{}}}`
+
+func (g *Gateway) info() json.RawMessage {
+	info, _ := json.Marshal(map[string]string{"name": "patchbay", "title": "Patchbay", "version": g.opts.Version}) // strings always marshal
+	return info
+}
+
+// describe tells a client what is here: of one server what that says of itself,
+// of several what they want a model to know.
+func (ep *endpoint) describe(ctx context.Context, sess *wire.Session) (*wire.Description, error) {
+	var d *wire.Description
+	var err error
+	if ep.single == "" {
+		d, err = wire.NewDescription(ep.gateway.info(), json.RawMessage(capabilities), ep.instructions())
+	} else {
+		d, err = ep.describeSingle(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ep.described.Store(d)
+	return d, nil
+}
+
+// describeSingle presents the one server. One that nobody has seen yet is
+// connected first; of others the last that is known is told.
+func (ep *endpoint) describeSingle(ctx context.Context) (*wire.Description, error) {
+	h := ep.gateway.host
+	st, err := h.Server(ep.single)
+	if err == nil && st.ServerInfo == nil {
+		if err = h.Connect(ctx, ep.single); err == nil {
+			st, err = h.Server(ep.single)
+		}
+	}
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInternal, "%s", patchbay.ErrorText(err))
+	}
+	info := st.ServerInfo
+	if info == nil { // a modern server need not say
+		info, _ = json.Marshal(map[string]string{"name": st.Name, "version": ""}) // strings always marshal
+	}
+	return wire.NewDescription(info, st.Capabilities, st.Instructions)
+}
+
+const maxInstructions = 32 << 10 // of all servers together, in bytes
+
+// instructions are those of all servers, each under its name.
+func (ep *endpoint) instructions() string {
+	var all strings.Builder
+	for _, st := range ep.gateway.host.Servers() {
+		if !st.InForce || st.Instructions == "" || ep.servers != nil && !slices.Contains(ep.servers, st.Name) {
+			continue
+		}
+		if all.Len()+len(st.Instructions) > maxInstructions {
+			continue
+		}
+		if all.Len() > 0 {
+			all.WriteString("\n\n")
+		}
+		fmt.Fprintf(&all, "# %s\n\n%s", st.Name, strings.TrimSpace(st.Instructions))
+	}
+	return all.String()
+}
+
+// paramHeaders says which arguments of a tool are repeated in headers.
+func (ep *endpoint) paramHeaders(sess *wire.Session, tool string) wire.ParamHeaders {
+	c, done, err := ep.client(sess)
+	if err != nil {
+		return nil
+	}
+	defer done()
+	t, err := c.find(tool)
+	if err != nil || !bytes.Contains(t.Definition, []byte("x-mcp-header")) {
+		return nil
+	}
+	schema, _ := wire.Member(t.Definition, "inputSchema")
+	headers, err := wire.ParseParamHeaders(schema)
+	if err != nil {
+		return nil
+	}
+	return headers
+}

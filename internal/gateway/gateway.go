@@ -1,0 +1,203 @@
+// Package gateway serves the servers of a host to MCP clients: all of them as
+// one, one of them as if the client were connected to it, or a selection. It
+// speaks both eras of the protocol on both sides, passes bytes on as they are
+// and changes only names.
+//
+//	Gateway    endpoints, over streams and HTTP             gateway.go
+//	endpoint   what is behind a path, how it presents itself endpoint.go
+//	client     one client and its session of the host       client.go, modern.go
+//	answering  which server a request is for                answer.go, tasks.go
+//	lists      of all servers, in pages                     lists.go
+//
+// Rules, pins, hooks and connections are the host's (package patchbay), sessions
+// and framing the wire's.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Options describe a gateway. The zero value works.
+type Options struct {
+	Version string       // as clients are told
+	Logger  *slog.Logger // nil discards
+}
+
+// Gateway serves the servers of one host. It is safe for concurrent use.
+type Gateway struct {
+	host *patchbay.Host
+	opts Options
+	log  *slog.Logger
+
+	settled chan struct{} // closed when servers nobody knows have had their chance
+	life    context.Context
+	stop    context.CancelFunc
+	waiting sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	endpoints map[string]*endpoint
+}
+
+// New returns a gateway in front of a host, which stays the caller's. Shut it
+// down before the host is closed.
+func New(h *patchbay.Host, o Options) *Gateway {
+	g := &Gateway{host: h, opts: o, log: o.Logger, settled: make(chan struct{}), endpoints: map[string]*endpoint{}}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	g.life, g.stop = context.WithCancel(context.Background())
+	g.waiting.Go(g.settle)
+	return g
+}
+
+// firstSight is how long the first lists wait for servers that were never seen
+// before. What is known of others is listed at once. Many clients list once and
+// never again, so without this they would not see a server before their second
+// start.
+const firstSight = 2 * time.Second
+
+func (g *Gateway) settle() {
+	defer close(g.settled)
+	ctx, stop := context.WithTimeout(g.life, firstSight)
+	defer stop()
+	var unknown []string
+	for _, st := range g.host.Servers() {
+		if st.InForce && st.Counts == nil && (st.State == config.Pending || st.State == config.Connecting) {
+			unknown = append(unknown, st.Name)
+		}
+	}
+	if len(unknown) > 0 {
+		_ = g.host.Wait(ctx, unknown...) // those that take longer are announced when they are there
+	}
+}
+
+// errUnknown is the error of an endpoint that does not exist.
+type errUnknown struct{ reason string }
+
+func (e errUnknown) Error() string { return e.reason }
+
+// endpoint returns the endpoint of a name: empty for everything, a server, or a
+// profile with @ before its name.
+func (g *Gateway) endpoint(name string) (*endpoint, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, errors.New("the gateway is shut down")
+	}
+	if ep := g.endpoints[name]; ep != nil {
+		return ep, nil
+	}
+	ep, err := g.newEndpoint(name)
+	if err != nil {
+		return nil, err
+	}
+	g.endpoints[name] = ep
+	return ep, nil
+}
+
+// Serve serves one client over a connection, which it closes in the end. It
+// returns when the client has gone or ctx has ended.
+func (g *Gateway) Serve(ctx context.Context, conn wire.Conn, endpoint string) error {
+	ep, err := g.endpoint(endpoint)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	return ep.server.Serve(ctx, conn)
+}
+
+// HTTP returns the handler of /mcp, /mcp/<server> and /mcp/@<profile>. All
+// clients of a local gateway are one person's as a rule, so limits that are not
+// set are those of many clients.
+func (g *Gateway) HTTP(o wire.HTTPOptions) http.Handler {
+	for limit, standard := range map[*int]int{&o.MaxCalls: 1024, &o.MaxQueued: 4096, &o.MaxSessions: 4096, &o.MaxOwn: 1024} {
+		if *limit == 0 {
+			*limit = standard
+		}
+	}
+	return &front{gateway: g, opts: o, handlers: map[*endpoint]*wire.HTTPHandler{}}
+}
+
+// front is the HTTP side of a gateway.
+type front struct {
+	gateway *Gateway
+	opts    wire.HTTPOptions
+
+	mu       sync.RWMutex
+	handlers map[*endpoint]*wire.HTTPHandler
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, ok := strings.CutPrefix(r.URL.Path, "/mcp")
+	if name, ok = strings.CutPrefix(name, "/"); !ok && name != "" || r.URL.Path == "" {
+		http.NotFound(w, r)
+		return
+	}
+	h, err := f.handler(name)
+	if _, unknown := errors.AsType[errUnknown](err); unknown {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+func (f *front) handler(name string) (*wire.HTTPHandler, error) {
+	ep, err := f.gateway.endpoint(name)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.RLock()
+	h := f.handlers[ep]
+	f.mu.RUnlock()
+	if h != nil {
+		return h, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h = f.handlers[ep]; h == nil {
+		h = wire.NewHTTPHandler(ep.server, f.opts)
+		f.handlers[ep] = h
+	}
+	return h, nil
+}
+
+// Shutdown ends the gateway: new requests are refused, those under way may
+// finish until ctx ends and are cancelled then. It returns when all has ended.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	g.closed = true
+	endpoints := g.endpoints
+	g.mu.Unlock()
+	g.stop()
+	var (
+		wg  sync.WaitGroup
+		mu  sync.Mutex
+		all error
+	)
+	for _, ep := range endpoints {
+		wg.Go(func() {
+			err := ep.server.Shutdown(ctx)
+			ep.modern.close()
+			mu.Lock()
+			defer mu.Unlock()
+			all = errors.Join(all, err)
+		})
+	}
+	wg.Wait()
+	g.waiting.Wait()
+	return all
+}

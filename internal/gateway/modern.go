@@ -1,0 +1,177 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Modern clients have no session: each request says who its client is. Requests
+// that say the same share a client, which is kept for a while after the last.
+
+// clientIdle is how long a client is kept without a request.
+const clientIdle = 5 * time.Minute
+
+// maxClients bounds the clients of one endpoint. More are served, but forgotten
+// after each request.
+const maxClients = 1024
+
+// clientKey is what makes two requests be of the same client.
+type clientKey struct {
+	owner, info, capabilities string
+}
+
+// clients are the modern clients of an endpoint.
+type clients struct {
+	ep *endpoint
+
+	mu     sync.Mutex
+	closed bool
+	all    map[clientKey]*modernClient
+}
+
+// modernClient is a client and how it is used.
+type modernClient struct {
+	*client
+	key   clientKey
+	users int
+	idle  *time.Timer // nil while it is used
+}
+
+// get returns the client of a request.
+func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
+	key := clientKey{sess.Owner(), string(sess.ClientInfo), string(sess.ClientCapabilities)}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
+		return nil, nil, wire.Errorf(wire.CodeInternal, "the gateway is shut down")
+	}
+	m := cs.all[key]
+	if m == nil {
+		c, err := cs.ep.newClient(sess)
+		if err != nil {
+			return nil, nil, err
+		}
+		m = &modernClient{client: c, key: key}
+		if cs.all == nil {
+			cs.all = map[clientKey]*modernClient{}
+		}
+		if len(cs.all) < maxClients {
+			cs.all[key] = m
+		}
+	}
+	m.users++
+	if m.idle != nil {
+		m.idle.Stop()
+		m.idle = nil
+	}
+	return m.client, func() { cs.leave(m) }, nil
+}
+
+// leave ends a use of a client.
+func (cs *clients) leave(m *modernClient) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	m.users--
+	switch {
+	case m.users > 0:
+	case cs.all[m.key] != m:
+		m.session.Close()
+	default:
+		m.idle = time.AfterFunc(clientIdle, func() { cs.forget(m) })
+	}
+}
+
+func (cs *clients) forget(m *modernClient) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if m.users == 0 && cs.all[m.key] == m {
+		delete(cs.all, m.key)
+		m.session.Close()
+	}
+}
+
+// close ends all clients. Their requests have ended.
+func (cs *clients) close() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closed = true
+	for _, m := range cs.all {
+		if m.idle != nil {
+			m.idle.Stop()
+		}
+		m.session.Close()
+	}
+	clear(cs.all)
+}
+
+// listen opens a subscription for a modern client.
+func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Filter) (wire.Filter, error) {
+	c, done, err := ep.client(sess)
+	if err != nil {
+		return wire.Filter{}, err
+	}
+	honoured := want.ResourceSubscriptions[:0:0]
+	for _, uri := range want.ResourceSubscriptions {
+		if err := c.subscribe(ctx, uri); err != nil {
+			ep.gateway.log.Info("not subscribed", "client", clientName(sess), "error", err)
+			continue
+		}
+		honoured = append(honoured, uri)
+	}
+	if want.ResourceSubscriptions != nil {
+		want.ResourceSubscriptions = honoured
+	}
+	c.mu.Lock()
+	c.reach[sess] = true
+	c.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		delete(c.reach, sess)
+		c.mu.Unlock()
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		for _, uri := range honoured {
+			_ = c.unsubscribe(ctx, uri)
+		}
+		done()
+	})
+	return want, nil
+}
+
+// subscribe asks for updates of a resource, for as long as the client wants it.
+func (c *client) subscribe(ctx context.Context, uri string) error {
+	server, own, err := c.resource(uri)
+	if err != nil {
+		return err
+	}
+	if err := c.session.Subscribe(ctx, server, own); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watched[watched{server, own}] = uri
+	return nil
+}
+
+func (c *client) unsubscribe(ctx context.Context, uri string) error {
+	server, own, err := c.resource(uri)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	delete(c.watched, watched{server, own})
+	c.mu.Unlock()
+	return c.session.Unsubscribe(ctx, server, own)
+}
+
+// level asks servers for log messages as a modern request does: from a level on,
+// for as long as this client asks for nothing else.
+func (c *client) level(params json.RawMessage) {
+	if level, ok := wire.StringMember(params, "_meta", wire.MetaLogLevel); ok {
+		_ = c.session.SetLogLevel(c.ep.single, level) // the wire has checked it
+	}
+}
