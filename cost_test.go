@@ -147,3 +147,26 @@ func TestCallCost(t *testing.T) {
 		}
 	}
 }
+
+// What a snapshot costs does not depend on how many tools there are: what is
+// known of a catalog is made once and shared.
+func TestSnapshotCost(t *testing.T) {
+	var counts []float64
+	for _, tools := range []int{1, 512} {
+		c := newComputer(t)
+		c.opts.Lazy = false
+		c.opts.InProcess = map[string]patchbay.LocalServer{"one": newLean(tools), "two": newLean(tools)}
+		h := c.open()
+		if err := h.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, testing.AllocsPerRun(50, func() {
+			if got := h.Servers(); len(got) != 2 || len(got[0].Tools) != tools || len(got[1].Tools) != tools {
+				t.Fatalf("%+v", got)
+			}
+		}))
+	}
+	if counts[0] != counts[1] {
+		t.Errorf("a snapshot allocates %v times with one tool, %v with 512", counts[0], counts[1])
+	}
+}

@@ -1,7 +1,9 @@
 package patchbay_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,4 +168,30 @@ func TestClose(t *testing.T) {
 		t.Errorf("reload: %v", err)
 	}
 	h.Servers()
+}
+
+// A server's status has its tools, with what it explicitly says of them and
+// nothing else.
+func TestStatusHasTools(t *testing.T) {
+	web := httptest.NewServer(rpcServer(func(method string) string {
+		if method == "initialize" {
+			return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"web","version":"1"}}`
+		}
+		return `{"tools":[
+			{"name":"look","description":"Looks around.","annotations":{"title":"Look","readOnlyHint":true,"idempotentHint":true,"destructiveHint":"yes"}},
+			{"name":"act","description":"` + strings.Repeat("é", 1000) + `","annotations":{"destructiveHint":false,"openWorldHint":true}},
+			{"name":"plain"}]}`
+	}))
+	t.Cleanup(web.Close)
+	h := withServers(t, map[string]config.Server{"web": {Type: config.HTTP, URL: web.URL}}, nil)
+	st := awaitState(t, h, "web", config.Connected)
+	tools := slices.Clone(st.Tools)
+	if len(tools) != 3 || len(tools[1].Description) > 1<<10 {
+		t.Fatalf("%+v", tools)
+	}
+	tools[1].Description = "…"
+	if got, _ := json.Marshal(tools); string(got) != `[{"name":"look","description":"Looks around.","annotations":{"readOnly":true}},`+
+		`{"name":"act","description":"…","annotations":{"destructive":false,"openWorld":true}},{"name":"plain"}]` {
+		t.Errorf("got %s", got)
+	}
 }

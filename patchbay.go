@@ -136,8 +136,9 @@ type Host struct {
 	pinsDamaged bool          // they cannot be read
 	pinsSeq     atomic.Uint64 // grows when other definitions are accepted
 
-	knownMu sync.Mutex // guards known
+	knownMu sync.Mutex // guards what is known of catalogs
 	known   map[knownKey]*knownTools
+	infos   map[string]toolInfos // by server
 }
 
 // Open reads the configuration of every product it knows, begins to connect to
@@ -155,7 +156,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h := &Host{
 		opts:     opts,
 		places:   pl,
-		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{},
+		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,

@@ -52,6 +52,7 @@ type ServerStatus struct {
 	Instructions string          `json:"instructions,omitempty"` // what the server wants a model to know
 	Protocol     string          `json:"protocol,omitempty"`     // the revision being spoken
 	Counts       *Counts         `json:"counts,omitempty"`       // what it offers, once that is known
+	Tools        []ToolInfo      `json:"tools,omitempty"`        // of those the tools, in the server's order; not to be changed
 	Cached       bool            `json:"cached,omitempty"`       // known from an earlier connection
 	NextRetry    *time.Time      `json:"nextRetry,omitempty"`
 	Challenge    *Challenge      `json:"challenge,omitempty"` // what a server wants that needs authentication
@@ -145,7 +146,11 @@ func (h *Host) addConnection(st *ServerStatus) {
 		return
 	}
 	if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
-		st.overlay(sv.Status(), sv.Catalog())
+		catalog := sv.Catalog()
+		st.overlay(sv.Status(), catalog)
+		if catalog != nil {
+			st.Tools = h.toolInfos(st.Name, catalog)
+		}
 	}
 }
 
@@ -241,6 +246,7 @@ func (h *Host) reload(ctx context.Context) error {
 	changed := last == nil || pinsChanged || !reflect.DeepEqual(last, now)
 	if changed {
 		h.reading.Store(now)
+		h.forgetInfos(now)
 		h.reportProblems(last, now)
 	}
 	h.manager.Apply(h.targets(snap.Servers))

@@ -25,9 +25,35 @@ type Annotations struct {
 	OpenWorld   *bool `json:"openWorld,omitempty"`
 }
 
-// Bounds of what a model is told.
+// Brief is a tool in a few words, for people.
+type Brief struct {
+	Name        string      `json:"name"` // as its server calls it
+	Description string      `json:"description,omitempty"`
+	Annotations Annotations `json:"annotations,omitzero"`
+}
+
+// BriefTool returns the brief form of a tool's definition.
+func BriefTool(definition json.RawMessage) Brief {
+	d, _ := parseObject(definition)
+	return Brief{
+		Name:        d.text("name"),
+		Description: cutBytes(clean(d.text("description")), maxBrief),
+		Annotations: annotations(d.sub("annotations")),
+	}
+}
+
+func annotations(said object) Annotations {
+	return Annotations{
+		ReadOnly:    said.flag("readOnlyHint"),
+		Destructive: said.flag("destructiveHint"),
+		OpenWorld:   said.flag("openWorldHint"),
+	}
+}
+
+// Bounds of what is told of a tool.
 const (
-	maxDescription = 4 << 10 // bytes
+	maxBrief       = 1 << 10 // bytes, for people
+	maxDescription = 4 << 10 // bytes, for a model
 	cutMark        = "… [cut]"
 
 	defaultResultChars = 100_000
@@ -38,17 +64,13 @@ const (
 // server's tools/list. It makes something usable of any definition.
 func ModelTool(server string, definition json.RawMessage) Model {
 	d, _ := parseObject(definition)
-	annotations, meta := d.sub("annotations"), d.sub("_meta")
+	meta := d.sub("_meta")
 	always := meta.flag("anthropic/alwaysLoad")
 	return Model{
-		Label:       cleanLine(server) + "/" + cleanLine(d.text("name")),
-		Description: description(server, d.text("description")),
-		InputSchema: inputSchema(d.get("inputSchema")),
-		Annotations: Annotations{
-			ReadOnly:    annotations.flag("readOnlyHint"),
-			Destructive: annotations.flag("destructiveHint"),
-			OpenWorld:   annotations.flag("openWorldHint"),
-		},
+		Label:          cleanLine(server) + "/" + cleanLine(d.text("name")),
+		Description:    description(server, d.text("description")),
+		InputSchema:    inputSchema(d.get("inputSchema")),
+		Annotations:    annotations(d.sub("annotations")),
 		MaxResultChars: resultChars(meta.get("anthropic/maxResultSizeChars")),
 		AlwaysLoad:     always != nil && *always,
 	}

@@ -19,9 +19,9 @@ func (a *app) getCommand() *cobra.Command {
 		Use:   "get <name>",
 		Short: "Show one server in full",
 		Long: `Show one server: where it stands and why, where it is declared, its
-configuration with secrets masked, the variables it needs, and other
-declarations of the same name. Nothing is started or contacted, unless --connect
-asks for it; what the server offers is that of its last connection.`,
+configuration with secrets masked, the variables it needs, the tools it offers,
+and other declarations of the same name. Nothing is started or contacted, unless
+--connect asks for it; what the server offers is that of its last connection.`,
 		Example: `  patchbay get github
   patchbay get github --connect
   patchbay get github --json --show-secrets`,
@@ -108,6 +108,7 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	}
 	p.line("Config:")
 	p.jsonBlock("  ", s.Config)
+	p.offeredTools(s.Tools)
 	p.problems(s.Problems)
 	for _, o := range all {
 		switch {
@@ -118,4 +119,17 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 			p.line("Also at:      %s: %s%s", p.place(o.Origin), stateCell(o).text, note(o.Reason+o.Skip))
 		}
 	}
+}
+
+// offeredTools lists what a server offers, whether or not rules hide it.
+func (p *printer) offeredTools(tools []patchbay.ToolInfo) {
+	if len(tools) == 0 {
+		return
+	}
+	p.line("Tools:")
+	rows := make([][]cell, 0, len(tools))
+	for _, t := range tools {
+		rows = append(rows, []cell{{text: "  " + t.Name}, {text: strings.Join(claims(t.Annotations), " ")}, {text: firstLine(t.Description), style: dim}})
+	}
+	p.rows(rows)
 }

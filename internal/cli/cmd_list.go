@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) listCommand() *cobra.Command {
-	var sources, all, showSecrets, connect bool
+	var sources, all, showSecrets, connect, useExitCode bool
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -25,11 +25,17 @@ then each is shown as it stands when all have answered or the time is up.
 
 A server from a project's files is "needs-approval" until you approve it. One
 that another declaration of the same name comes before is shown with --all, and
-always in --json.`,
+always in --json.
+
+With --exit-code the exit code says how the servers stand, or stood when they
+were last tried: the first that applies of 6 one cannot be reached, 124 one did
+not answer in time, 1 an entry is invalid, 4 one needs authentication, 5 one
+needs approval. Servers that are switched off do not count.`,
 		Example: `  patchbay list
   patchbay list --sources      product, scope, file and line of each
-  patchbay list --json         everything, for scripts
-  patchbay list --connect      who answers, and with how many tools`,
+  patchbay list --json         for scripts
+  patchbay list --connect      who answers, and with how many tools
+  patchbay list --connect --exit-code --quiet && echo all well`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(connect)(cmd.Context(), func(c *control.Client) error {
@@ -45,16 +51,23 @@ always in --json.`,
 				if err != nil {
 					return err
 				}
+				var stand error
+				if useExitCode {
+					stand = health(snap.Servers)
+				}
 				hidden := 0
 				if !all && !a.json {
 					n := len(snap.Servers)
 					snap.Servers = slices.DeleteFunc(snap.Servers, func(s patchbay.ServerStatus) bool { return s.ShadowedBy != nil })
 					hidden = n - len(snap.Servers)
 				}
-				return a.print(snap, func(p *printer) {
+				if err := a.print(snap, func(p *printer) {
 					p.list(snap, sources, hidden)
 					p.answeredByDaemon(c)
-				})
+				}); err != nil {
+					return err
+				}
+				return stand
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -62,8 +75,42 @@ always in --json.`,
 	cmd.Flags().BoolVar(&sources, "sources", false, "show product, scope, file and line of each")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show shadowed declarations too")
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask secrets in --json")
+	cmd.Flags().BoolVar(&useExitCode, "exit-code", false, "exit with a code that says how the servers stand")
 	connectFlags(cmd, &connect, &limit)
 	return cmd
+}
+
+// health is the error whose exit code says how the servers stand; nil if there
+// is nothing to say against them.
+func health(servers []patchbay.ServerStatus) error {
+	found := map[patchbay.Kind]string{} // and of which server
+	for _, s := range servers {
+		state := s.State
+		if s.Last != nil && state == config.Pending {
+			state = s.Last.State
+		}
+		switch {
+		case !s.InForce || s.Skip != "":
+		case state == config.Failed && invalid(s):
+			found[patchbay.KindConfigInvalid] = s.Name
+		case state == config.Failed:
+			found[patchbay.KindTransport] = s.Name
+		case state == config.Connecting:
+			found[patchbay.KindTimeout] = s.Name
+		case state == config.NeedsAuth:
+			found[patchbay.KindAuthUnavailable] = s.Name
+		case state == config.NeedsApproval:
+			found[patchbay.KindDenied] = s.Name
+		}
+	}
+	for _, kind := range []patchbay.Kind{
+		patchbay.KindTransport, patchbay.KindTimeout, patchbay.KindConfigInvalid, patchbay.KindAuthUnavailable, patchbay.KindDenied,
+	} {
+		if name, ok := found[kind]; ok {
+			return reported(&patchbay.Error{Kind: kind, Message: name})
+		}
+	}
+	return nil
 }
 
 func (p *printer) list(snap patchbay.Snapshot, sources bool, hidden int) {

@@ -110,18 +110,9 @@ func (p *printer) toolTable(tools []patchbay.Tool) {
 	p.table([]string{"NAME", "SERVER", "ABOUT", "DESCRIPTION"}, rows)
 }
 
-// badgesOf says in words what is special about a tool. What its server claims is
-// in brackets, and only what it does claim.
+// badgesOf says in words what is special about a tool.
 func badgesOf(t patchbay.Tool, m patchbay.ModelTool) []string {
-	var badges []string
-	for _, b := range []struct {
-		says *bool
-		word string
-	}{{m.Annotations.ReadOnly, "[read-only]"}, {m.Annotations.Destructive, "[destructive]"}, {m.Annotations.OpenWorld, "[open-world]"}} {
-		if b.says != nil && *b.says {
-			badges = append(badges, b.word)
-		}
-	}
+	badges := claims(m.Annotations)
 	if t.Changed {
 		badges = append(badges, "changed")
 	}
@@ -129,6 +120,21 @@ func badgesOf(t patchbay.Tool, m patchbay.ModelTool) []string {
 		badges = append(badges, "cached")
 	}
 	return badges
+}
+
+// claims says in words what a server claims of a tool: in brackets, and only
+// what it does claim.
+func claims(a patchbay.ToolAnnotations) []string {
+	var words []string
+	for _, claim := range []struct {
+		says *bool
+		word string
+	}{{a.ReadOnly, "[read-only]"}, {a.Destructive, "[destructive]"}, {a.OpenWorld, "[open-world]"}} {
+		if claim.says != nil && *claim.says {
+			words = append(words, claim.word)
+		}
+	}
+	return words
 }
 
 func orDash(s string) string {

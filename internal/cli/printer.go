@@ -96,23 +96,27 @@ type cell struct {
 	style style
 }
 
-// table writes rows in columns; the last column is not padded.
+// table writes rows in columns, under a header.
 func (p *printer) table(header []string, rows [][]cell) {
-	widths := make([]int, len(header))
-	all := [][]cell{nil}
+	head := make([]cell, len(header))
 	for i, h := range header {
-		all[0] = append(all[0], cell{h, bold})
-		widths[i] = len(h)
+		head[i] = cell{h, bold}
 	}
-	for _, row := range rows {
-		escaped := make([]cell, len(row))
-		for i, c := range row {
-			escaped[i] = cell{config.Escape(c.text), c.style}
-			widths[i] = max(widths[i], utf8.RuneCountInString(escaped[i].text))
+	p.rows(append([][]cell{head}, rows...))
+}
+
+// rows writes rows in columns; the last column is not padded.
+func (p *printer) rows(rows [][]cell) {
+	widths := map[int]int{} // by column
+	escaped := make([][]cell, len(rows))
+	for i, row := range rows {
+		escaped[i] = make([]cell, len(row))
+		for j, c := range row {
+			escaped[i][j] = cell{config.Escape(c.text), c.style}
+			widths[j] = max(widths[j], utf8.RuneCountInString(escaped[i][j].text))
 		}
-		all = append(all, escaped)
 	}
-	for _, row := range all {
+	for _, row := range escaped {
 		for i, c := range row {
 			p.WriteString(p.paint(c.text, c.style))
 			if i < len(row)-1 {

@@ -148,12 +148,14 @@ func nameOf(r *http.Request) string { return r.URL.Query().Get("name") }
 func wantsSecrets(r *http.Request) bool { return r.URL.Query().Get("secrets") == "true" }
 
 // Snapshot returns what the host knows now; secrets are masked unless asked for.
+// The tools of servers are left out, of which there may be thousands: Server and
+// Tools have them.
 func (c *Client) Snapshot(ctx context.Context, secrets bool) (s patchbay.Snapshot, err error) {
 	return s, c.call(ctx, "GET", "/v1/snapshot?secrets="+strconv.FormatBool(secrets), nil, &s)
 }
 
 func snapshot(h *patchbay.Host, r *http.Request) (any, error) {
-	s := h.Snapshot()
+	s := h.Snapshot().WithoutTools()
 	if wantsSecrets(r) {
 		s = s.WithSecrets()
 	}

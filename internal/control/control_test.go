@@ -124,6 +124,10 @@ func TestEveryMethod(t *testing.T) {
 		t.Errorf("Import: %+v", changes)
 	}
 	before, _ := c.Snapshot(ctx, false)
+	other := filepath.Join(before.Project, ".mcp.json")
+	if err := os.WriteFile(other, []byte(`{"mcpServers": {}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	step("Reload", c.Reload(ctx))
 	if after, _ := c.Snapshot(ctx, false); after.Seq <= before.Seq {
 		t.Errorf("Reload: seq %d after %d", after.Seq, before.Seq)
@@ -137,6 +141,9 @@ func TestEveryMethod(t *testing.T) {
 	step("Tools", err)
 	if len(tools) != 3 { // its own, and two for resources
 		t.Errorf("Tools: %+v", tools)
+	}
+	if s, err := c.Server(ctx, "notes", false); err != nil || len(s.Tools) != 1 || s.Tools[0].Name != "ping" {
+		t.Errorf("Server: %+v, %v", s.Tools, err)
 	}
 	r, err := c.Call(ctx, patchbay.Call{Tool: "notes.ping"}, control.CallOptions{Model: true})
 	step("Call", err)
@@ -173,6 +180,11 @@ func TestEveryMethod(t *testing.T) {
 		t.Errorf("AcceptTools: %+v", ch)
 	}
 
+	token, err := c.Token(ctx, false)
+	step("Token", err)
+	if again, _ := c.Token(ctx, false); token.IsZero() || again.Reveal() != token.Reveal() {
+		t.Error("Token: not the same twice")
+	}
 	for snap, err := range c.Watch(ctx) {
 		step("Watch", err)
 		if len(snap.Servers) != 2 {

@@ -111,7 +111,7 @@ func watch(h *patchbay.Host, w http.ResponseWriter, r *http.Request) {
 			if !ok {
 				return
 			}
-			data, err := json.Marshal(s)
+			data, err := json.Marshal(s.WithoutTools())
 			if err != nil {
 				return // a snapshot always marshals
 			}
