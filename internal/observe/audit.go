@@ -1,0 +1,203 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// The audit log is audit.log in the state directory, one record in JSON on each
+// line, private to its user. A file that has grown enough gets the time into its
+// name, and the oldest of those are removed. Several processes may write to it at
+// once: each appends whole batches, notices when another has put the file aside,
+// and no two ever use the same name.
+const (
+	auditName     = "audit.log"
+	auditOldName  = "audit-%s.log"
+	auditOldTime  = "20060102T150405.000000000Z"
+	maxAuditFile  = 10 << 20
+	maxAuditFiles = 5 // that are put aside
+)
+
+// auditLog is the file. One goroutine uses it.
+type auditLog struct {
+	log     *slog.Logger
+	maxFile int64
+
+	dir     *os.Root
+	file    *os.File
+	buffer  []byte
+	torn    bool // the last write ended within a line
+	failing bool // which was said
+}
+
+// write appends records, and a line that says how many were dropped before them.
+// It returns how many could not be written.
+func (a *auditLog) write(dir string, records []patchbay.CallRecord, dropped int) (lost int) {
+	a.buffer = a.buffer[:0]
+	if a.torn {
+		a.buffer = append(a.buffer, '\n')
+	}
+	for i := range records {
+		a.buffer = append(appendRecord(a.buffer, &records[i]), '\n')
+	}
+	if dropped > 0 {
+		a.buffer = fmt.Appendf(a.buffer, "{\"time\":%q,\"dropped\":%d}\n", time.Now().UTC().Format(time.RFC3339Nano), dropped)
+	}
+	err := a.ready(dir)
+	if err == nil {
+		var n int
+		n, err = a.file.Write(a.buffer)
+		a.torn = a.torn && n == 0 || err != nil && n > 0 && a.buffer[n-1] != '\n'
+	}
+	if err != nil {
+		lost = len(records)
+		_ = a.close() // perhaps another time, from the beginning
+	}
+	if failing := err != nil; failing != a.failing {
+		a.failing = failing
+		if failing {
+			a.log.Error("the audit log cannot be written; calls go on without it", "error", err)
+		} else {
+			a.log.Info("the audit log is written again")
+		}
+	}
+	return lost
+}
+
+// appendRecord writes a record the way encoding/json does, in a fraction of the
+// time: it is most of what keeping books costs.
+func appendRecord(dst []byte, r *patchbay.CallRecord) []byte {
+	dst = append(dst, `{"time":"`...)
+	dst = append(r.Time.AppendFormat(dst, time.RFC3339Nano), '"')
+	text := func(name, value string, always bool) {
+		if always || value != "" {
+			dst = append(append(append(dst, `,"`...), name...), `":`...)
+			dst = wire.AppendString(dst, value)
+		}
+	}
+	number := func(name string, value int64) {
+		dst = append(append(append(dst, `,"`...), name...), `":`...)
+		dst = strconv.AppendInt(dst, value, 10)
+	}
+	text("session", r.Session, true)
+	text("method", r.Method, true)
+	text("server", r.Server, false)
+	text("tool", r.Tool, false)
+	text("decision", string(r.Decision), false)
+	text("rule", r.Rule, false)
+	text("source", r.Source, false)
+	text("outcome", r.Outcome, true)
+	number("durationNs", int64(r.Duration))
+	number("bytesIn", int64(r.BytesIn))
+	number("bytesOut", int64(r.BytesOut))
+	text("traceId", r.TraceID, false)
+	text("spanId", r.SpanID, false)
+	text("parentId", r.ParentID, false)
+	return append(dst, '}')
+}
+
+// ready opens the file, another one if there is no room in it for what is to be
+// written.
+func (a *auditLog) ready(dir string) error {
+	if a.file != nil {
+		here, err := a.dir.Lstat(auditName)
+		ours, ourErr := a.file.Stat()
+		if err != nil || ourErr != nil || !os.SameFile(here, ours) { // another process has put it aside
+			_ = a.file.Close()
+			a.file = nil
+		}
+	}
+	if err := a.open(dir); err != nil {
+		return err
+	}
+	info, err := a.file.Stat()
+	if err != nil || info.Size() == 0 || info.Size()+int64(len(a.buffer)) <= a.maxFile {
+		return err
+	}
+	if err := a.putAside(); err != nil {
+		return err
+	}
+	return a.open(dir)
+}
+
+// open opens the file, unless it is open.
+func (a *auditLog) open(dir string) (err error) {
+	if a.file != nil {
+		return nil
+	}
+	if dir == "" {
+		return errors.New("its directory is not known")
+	}
+	if a.dir == nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if a.dir, err = os.OpenRoot(dir); err != nil {
+			return err
+		}
+	}
+	info, err := a.dir.Lstat(auditName)
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", filepath.Join(dir, auditName))
+	}
+	a.file, err = a.dir.OpenFile(auditName, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	return err
+}
+
+// putAside gives the file another name, and removes the oldest of those.
+func (a *auditLog) putAside() error {
+	_ = a.file.Sync() // what is put aside is complete, whatever happens next
+	_ = a.file.Close()
+	a.file = nil
+	err := a.dir.Rename(auditName, fmt.Sprintf(auditOldName, time.Now().UTC().Format(auditOldTime)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // another process was quicker
+		return err
+	}
+	listing, err := a.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer listing.Close()
+	names, err := listing.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	prefix, suffix, _ := strings.Cut(auditOldName, "%s")
+	names = slices.DeleteFunc(names, func(name string) bool {
+		stamp, isOld := strings.CutPrefix(name, prefix)
+		stamp, hasEnd := strings.CutSuffix(stamp, suffix)
+		_, err := time.Parse(auditOldTime, stamp)
+		return !isOld || !hasEnd || err != nil
+	})
+	slices.Sort(names)
+	for len(names) > maxAuditFiles {
+		if err := a.dir.Remove(names[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		names = names[1:]
+	}
+	return nil
+}
+
+func (a *auditLog) close() error {
+	var err error
+	if a.file != nil {
+		err = errors.Join(a.file.Sync(), a.file.Close())
+	}
+	if a.dir != nil {
+		err = errors.Join(err, a.dir.Close())
+	}
+	a.file, a.dir = nil, nil
+	return err
+}
