@@ -169,7 +169,3 @@ func (h *Host) Sessions() int {
 	defer h.sessionsMu.Unlock()
 	return len(h.sessions)
 }
-
-// StateDir is the directory of what belongs to the user and not to a project:
-// approvals, pins, the audit log.
-func (h *Host) StateDir() string { return h.places.state }

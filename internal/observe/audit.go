@@ -32,6 +32,7 @@ const (
 // auditLog is the file. One goroutine uses it.
 type auditLog struct {
 	log     *slog.Logger
+	path    string // of its directory
 	maxFile int64
 
 	dir     *os.Root
@@ -43,7 +44,7 @@ type auditLog struct {
 
 // write appends records, and a line that says how many were dropped before them.
 // It returns how many could not be written.
-func (a *auditLog) write(dir string, records []patchbay.CallRecord, dropped int) (lost int) {
+func (a *auditLog) write(records []patchbay.CallRecord, dropped int) (lost int) {
 	a.buffer = a.buffer[:0]
 	if a.torn {
 		a.buffer = append(a.buffer, '\n')
@@ -54,7 +55,7 @@ func (a *auditLog) write(dir string, records []patchbay.CallRecord, dropped int)
 	if dropped > 0 {
 		a.buffer = fmt.Appendf(a.buffer, "{\"time\":%q,\"dropped\":%d}\n", time.Now().UTC().Format(time.RFC3339Nano), dropped)
 	}
-	err := a.ready(dir)
+	err := a.ready()
 	if err == nil {
 		var n int
 		n, err = a.file.Write(a.buffer)
@@ -109,7 +110,7 @@ func appendRecord(dst []byte, r *patchbay.CallRecord) []byte {
 
 // ready opens the file, another one if there is no room in it for what is to be
 // written.
-func (a *auditLog) ready(dir string) error {
+func (a *auditLog) ready() error {
 	if a.file != nil {
 		here, err := a.dir.Lstat(auditName)
 		ours, ourErr := a.file.Stat()
@@ -118,7 +119,7 @@ func (a *auditLog) ready(dir string) error {
 			a.file = nil
 		}
 	}
-	if err := a.open(dir); err != nil {
+	if err := a.open(); err != nil {
 		return err
 	}
 	info, err := a.file.Stat()
@@ -128,28 +129,25 @@ func (a *auditLog) ready(dir string) error {
 	if err := a.putAside(); err != nil {
 		return err
 	}
-	return a.open(dir)
+	return a.open()
 }
 
 // open opens the file, unless it is open.
-func (a *auditLog) open(dir string) (err error) {
+func (a *auditLog) open() (err error) {
 	if a.file != nil {
 		return nil
 	}
-	if dir == "" {
-		return errors.New("its directory is not known")
-	}
 	if a.dir == nil {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := os.MkdirAll(a.path, 0o700); err != nil {
 			return err
 		}
-		if a.dir, err = os.OpenRoot(dir); err != nil {
+		if a.dir, err = os.OpenRoot(a.path); err != nil {
 			return err
 		}
 	}
 	info, err := a.dir.Lstat(auditName)
 	if err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", filepath.Join(dir, auditName))
+		return fmt.Errorf("%s is not a regular file", filepath.Join(a.path, auditName))
 	}
 	a.file, err = a.dir.OpenFile(auditName, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	return err

@@ -49,8 +49,8 @@ func auditLines(t *testing.T, dir string) []string {
 
 func TestAuditLine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	a := &auditLog{log: slog.New(slog.DiscardHandler), maxFile: maxAuditFile}
-	if lost := a.write(dir, []patchbay.CallRecord{someRecord("claude")}, 3); lost != 0 {
+	a := &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: maxAuditFile}
+	if lost := a.write([]patchbay.CallRecord{someRecord("claude")}, 3); lost != 0 {
 		t.Errorf("%d lost", lost)
 	}
 	if err := a.close(); err != nil {
@@ -107,10 +107,10 @@ func TestAuditRotation(t *testing.T) {
 	}()
 	var wg sync.WaitGroup
 	for w := range writers {
-		a := &auditLog{log: slog.New(slog.DiscardHandler), maxFile: int64(64 * size)}
+		a := &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: int64(64 * size)}
 		wg.Go(func() {
 			for i := range each {
-				if lost := a.write(dir, []patchbay.CallRecord{someRecord(fmt.Sprintf("writer %d, %02d", w, i))}, 0); lost != 0 {
+				if lost := a.write([]patchbay.CallRecord{someRecord(fmt.Sprintf("writer %d, %02d", w, i))}, 0); lost != 0 {
 					t.Errorf("%d lost", lost)
 				}
 			}
@@ -139,9 +139,9 @@ func TestAuditRotation(t *testing.T) {
 		}
 	}
 
-	a := &auditLog{log: slog.New(slog.DiscardHandler), maxFile: int64(size)}
+	a := &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: int64(size)}
 	for i := range 2 * maxAuditFiles {
-		a.write(dir, []patchbay.CallRecord{someRecord(fmt.Sprint("last ", i))}, 0)
+		a.write([]patchbay.CallRecord{someRecord(fmt.Sprint("last ", i))}, 0)
 	}
 	a.close()
 	files, _ := os.ReadDir(dir)
@@ -154,10 +154,10 @@ func TestAuditRotation(t *testing.T) {
 func TestAuditFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	var said bytes.Buffer
-	a := &auditLog{log: slog.New(slog.NewTextHandler(&said, nil)), maxFile: maxAuditFile}
+	a := &auditLog{path: dir, log: slog.New(slog.NewTextHandler(&said, nil)), maxFile: maxAuditFile}
 	write := func(lost int) {
 		t.Helper()
-		if got := a.write(dir, []patchbay.CallRecord{someRecord("a"), someRecord("b")}, 0); got != lost {
+		if got := a.write([]patchbay.CallRecord{someRecord("a"), someRecord("b")}, 0); got != lost {
 			t.Errorf("%d lost, want %d", got, lost)
 		}
 	}

@@ -156,8 +156,7 @@ func BenchmarkBooks(bench *testing.B) {
 		}
 	})
 	bench.Run("audit", func(bench *testing.B) {
-		b := New(Options{Audit: true})
-		b.dir = bench.TempDir()
+		b := New(Options{AuditDir: bench.TempDir()})
 		defer b.Close()
 		batch := make([]patchbay.CallRecord, 1000)
 		for i := range batch {

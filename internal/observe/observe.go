@@ -20,9 +20,9 @@ import (
 
 // Options say which books are kept. The zero value keeps metrics alone.
 type Options struct {
-	Logger *slog.Logger // for a line for each call, and for trouble; nil discards
-	Audit  bool         // keep an audit log in the state directory of the first host
-	Traces *Collector   // where spans go; nil means nowhere, and requests are left as they are
+	Logger   *slog.Logger // for a line for each call, and for trouble; nil discards
+	AuditDir string       // where the audit log is, see patchbay.Directories.State; empty means none
+	Traces   *Collector   // where spans go; nil means nowhere, and requests are left as they are
 }
 
 // Books keeps records of what hosts do.
@@ -34,9 +34,8 @@ type Books struct {
 	spans   *batches           // nil if there is no collector
 	giveUp  context.CancelFunc // on the collector
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards hosts
 	hosts map[*patchbay.Host]bool
-	dir   string // of the audit log, once a host told
 }
 
 // New begins to keep books. They are to be closed when every host is.
@@ -45,7 +44,7 @@ func New(o Options) *Books {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Books{opts: o, hosts: map[*patchbay.Host]bool{}}
-	b.audit = &auditLog{log: o.Logger, maxFile: maxAuditFile}
+	b.audit = &auditLog{log: o.Logger, path: o.AuditDir, maxFile: maxAuditFile}
 	b.records = newBatches(b.write)
 	if o.Traces != nil {
 		x := &exporter{to: o.Traces, log: o.Logger}
@@ -66,9 +65,6 @@ func (b *Books) Follow(h *patchbay.Host) (forget func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hosts[h] = true
-	if b.dir == "" {
-		b.dir = h.StateDir()
-	}
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -98,11 +94,8 @@ func (b *Books) observe(r patchbay.CallRecord) {
 
 // write takes a batch to the audit log and the program's log.
 func (b *Books) write(records []patchbay.CallRecord, dropped int) {
-	if b.opts.Audit {
-		b.mu.Lock()
-		dir := b.dir
-		b.mu.Unlock()
-		b.metrics.auditDropped.Add(uint64(dropped + b.audit.write(dir, records, dropped)))
+	if b.opts.AuditDir != "" {
+		b.metrics.auditDropped.Add(uint64(dropped + b.audit.write(records, dropped)))
 	}
 	if dropped > 0 {
 		b.opts.Logger.Warn("calls came faster than they could be logged", "unlogged", dropped)

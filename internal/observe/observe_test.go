@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Every call is a line of the log, which says what the audit log does.
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
-	b := New(Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Audit: true})
-	b.dir = t.TempDir()
+	dir := t.TempDir()
+	b := New(Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), AuditDir: dir})
 	denied, listed := tracedRecord(), someRecord("codex")
 	denied.Decision, denied.Outcome = patchbay.Deny, "denied"
 	listed.Method, listed.Tool, listed.Decision = "tools/list", "", ""
@@ -34,7 +34,7 @@ func TestLogLines(t *testing.T) {
 	if got := out.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if lines := auditLines(t, b.dir); len(lines) != 3 || !strings.Contains(lines[1], `"outcome":"denied"`) {
+	if lines := auditLines(t, dir); len(lines) != 3 || !strings.Contains(lines[1], `"outcome":"denied"`) {
 		t.Errorf("audited %q", lines)
 	}
 }
