@@ -22,7 +22,7 @@ import (
 
 // maxSeries is how many tools are counted one by one. Whatever servers and
 // clients come up with, the metrics stay of bearable size.
-const maxSeries = 2000
+const maxSeries = 1000
 
 // otherTools stands for the tools beyond that.
 const otherTools = "_other"
