@@ -250,6 +250,23 @@ func (s *Session) ForwardNotification(ctx context.Context, server, method string
 	return callError(sv.Name(), sv.Notify(ctx, method, params))
 }
 
+// ForwardCall is Forward for a tools/call whose name is any rendering of a tool's
+// that means one tool, which it returns.
+func (s *Session) ForwardCall(ctx context.Context, params json.RawMessage) (Tool, json.RawMessage, error) {
+	name, _ := wire.StringMember(params, "name")
+	t, err := s.toolset().find(name)
+	if err != nil {
+		s.unknown(ctx, "", name, err)
+		return Tool{}, nil, err
+	}
+	own, err := wire.SetMember(params, wire.AppendString(nil, t.Tool.Tool), "name")
+	if err != nil {
+		return t.Tool, nil, errorf(KindConfigInvalid, "The params of tools/call must be a JSON object.")
+	}
+	raw, err := s.Forward(ctx, t.Server, "tools/call", own)
+	return t.Tool, raw, err
+}
+
 // passOn returns what receives the progress of a request whose sender asked for
 // it, nil if that is nobody.
 func (s *Session) passOn(ctx context.Context, server string, params json.RawMessage) func(json.RawMessage) {

@@ -113,6 +113,14 @@ func TestCallRecords(t *testing.T) {
 			return err
 		}, patchbay.CallRecord{Tool: "show", Decision: "allow", Rule: "mcp__srv__show", Source: "allowedTools", Outcome: "ok", BytesIn: len(params),
 			TraceID: "0af7651916cd43dd8448eb211c80319c", ParentID: "b7ad6b7169203331"}},
+		{"forwarded by its full name", func(ctx context.Context) error {
+			_, _, err := s.ForwardCall(ctx, json.RawMessage(`{"name":"mcp__srv__fail"}`))
+			return err
+		}, patchbay.CallRecord{Tool: "fail", Decision: "ask", Outcome: "tool_error", BytesIn: 15}},
+		{"forwarded, denied", func(ctx context.Context) error {
+			_, _, err := s.ForwardCall(ctx, json.RawMessage(`{"name":"mcp__srv__never"}`))
+			return err
+		}, patchbay.CallRecord{Server: "-", Tool: "mcp__srv__never", Outcome: "tool_not_found"}},
 		{"another method", func(ctx context.Context) error {
 			_, err := s.Forward(ctx, "srv", "resources/list", nil)
 			return err

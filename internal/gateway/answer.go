@@ -125,15 +125,8 @@ func member(params json.RawMessage, path ...string) string {
 
 // callTool calls a tool by its name at this endpoint.
 func (c *client) callTool(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
-	t, err := s.Find(member(r.Params, "name"))
-	if err != nil {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
-	}
-	own, err := wire.SetMember(r.Params, wire.AppendString(nil, t.Tool), "name")
-	if err != nil {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
-	}
-	raw, err := result(s.Forward(ctx, t.Server, "tools/call", own))
+	t, raw, err := s.ForwardCall(ctx, r.Params)
+	raw, err = result(raw, err)
 	if err == nil && mayBeTask(r) {
 		c.tasks.note(t.Server, raw)
 	}
