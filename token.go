@@ -14,10 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
 )
 
-// tokenPrefix lets people, and programs that look for leaked secrets, tell what
-// a token is for.
-const tokenPrefix = "pbgw_"
-
 // tokenBytes of chance are in a token.
 const tokenBytes = 32
 
@@ -92,11 +88,11 @@ func (h *Host) checkTokenFile(path string) error {
 func newToken() string {
 	chance := make([]byte, tokenBytes)
 	_, _ = rand.Read(chance) // never fails
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(chance)
+	return config.GatewayTokenPrefix + base64.RawURLEncoding.EncodeToString(chance)
 }
 
 func validToken(s string) bool {
-	rest, ok := strings.CutPrefix(s, tokenPrefix)
+	rest, ok := strings.CutPrefix(s, config.GatewayTokenPrefix)
 	chance, err := base64.RawURLEncoding.DecodeString(rest)
 	return ok && err == nil && len(chance) == tokenBytes
 }

@@ -12,6 +12,10 @@ import (
 // DefaultListen is where the gateway listens unless it is told otherwise.
 const DefaultListen = "127.0.0.1:7332"
 
+// GatewayTokenPrefix lets people, and programs that look for leaked secrets, tell
+// what a token is for.
+const GatewayTokenPrefix = "pbgw_"
+
 // Gateway is how `patchbay serve` is reached, and by whom.
 type Gateway struct {
 	Listen string `json:"listen,omitempty"` // address and port; empty means DefaultListen

@@ -28,6 +28,8 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
+	Executable string // the program's own file; empty means unknown
+
 	// Guard is a command line that runs the hidden guard command of this
 	// program; empty means that servers are not guarded.
 	Guard []string
@@ -42,12 +44,13 @@ func Process() Env {
 	home, _ := os.UserHomeDir()
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 	var guard []string
-	if self, err := os.Executable(); err == nil {
+	self, err := os.Executable()
+	if err == nil {
 		guard = []string{self, guardName}
 	}
 	return Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Home: home, Now: time.Now,
-		Guard: guard,
+		Executable: self, Guard: guard,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),

@@ -58,6 +58,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("UNGUARDED", "1") // one process less for each command; see TestGuard
 			env.Setenv("HOME", home)
 			env.Setenv("PROJECT", project)
+			if program, err := exec.LookPath("patchbay"); err == nil { // TestMain put it there
+				env.Setenv("PATCHBAY", program)
+			}
 			env.Cd = project
 			return nil
 		},

@@ -51,6 +51,8 @@ func Handler(h *patchbay.Host) http.Handler {
 		"POST /v1/project/choices/reset": resetProjectChoices,
 		"POST /v1/import":                importServers,
 		"POST /v1/token":                 token,
+		"POST /v1/install":               install,
+		"POST /v1/uninstall":             uninstall,
 		"POST /v1/reload":                reload,
 		"POST /v1/server/connect":        connect,
 		"POST /v1/server/reconnect":      reconnect,

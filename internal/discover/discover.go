@@ -16,6 +16,8 @@
 //	doc.go        config.Node → entries: names, repeated keys, paths
 //	verdict.go    decisions outside the entry: lists of disabled servers
 //	self.go       entries that are Patchbay itself
+//	install.go    how to write such an entry, for every product: pure, on bytes
+//	block.go      the same for TOML and YAML, between marks
 //	memory.go     what broken files said before
 //	survey.go     has anything changed since the last scan?
 //

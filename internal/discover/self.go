@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -46,6 +47,10 @@ func (s *scan) itself(server config.Server) string {
 			if e.host == ours.host && (e.path == ours.path || strings.HasPrefix(e.path, ours.path+"/")) {
 				return isItself
 			}
+		}
+		// Another port of this machine: what `patchbay install` writes has a token.
+		if host, _, err := net.SplitHostPort(e.host); err == nil && config.IsLoopback(host) && servesGateway(server.URL) && strings.HasPrefix(server.Headers["Authorization"].Reveal(), "Bearer "+config.GatewayTokenPrefix) {
+			return isItself
 		}
 	}
 	command, args := unwrap(server.Command, server.Args)

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+)
+
+// installFlags are what `install` and `uninstall` can be told.
+type installFlags struct {
+	scope  string
+	http   bool
+	url    string
+	dryRun bool
+}
+
+func (f *installFlags) define(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.scope, "scope", "s", "user", "`scope` of the file: user or project")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
+	complete(cmd, "scope", "user", "project")
+}
+
+func (a *app) installCommand() *cobra.Command {
+	var f installFlags
+	cmd := &cobra.Command{
+		Use:   "install [product]",
+		Short: "Connect a product to Patchbay, in its own configuration",
+		Long: `Write an entry for Patchbay into the configuration of an agent or editor, so that
+it gets every server through Patchbay: the command "patchbay serve --stdio", or
+with --http the address of a gateway that runs and its token.
+
+Only the entry is written. Comments, order and everything else in the file stay,
+and the file as it was is kept in your state directory. In TOML and YAML files the
+entry is a block between "# >>> patchbay" and "# <<< patchbay". Doing it again
+changes nothing.
+
+Without a product, those are listed for which this works.`,
+		Example: `  patchbay install                        which products there are
+  patchbay install claude-code
+  patchbay install cursor --scope project
+  patchbay install codex --dry-run
+  patchbay install vscode --http          a gateway that runs, with its token`,
+		Args: atMostOne(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listInstallable()
+			}
+			r := patchbay.InstallRequest{Product: args[0], Scope: config.Scope(f.scope), DryRun: f.dryRun}
+			if f.http || cmd.Flags().Changed("url") {
+				r.URL = f.url
+			} else if err := a.installCommandLine(&r); err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *control.Client) error {
+				i, err := c.Install(cmd.Context(), r)
+				if err != nil {
+					return err
+				}
+				return a.print(i, func(p *printer) {
+					p.installation(i)
+					if r.URL != "" && !i.DryRun && i.Action != "unchanged" {
+						p.line("The file has your token: after `patchbay token --rotate`, install again.")
+					}
+				})
+			})
+		},
+		ValidArgsFunction: completeInstallable,
+	}
+	f.define(cmd)
+	cmd.Flags().BoolVar(&f.http, "http", false, "write the address of a gateway that runs, and its token")
+	cmd.Flags().StringVar(&f.url, "url", "http://"+config.DefaultListen+"/mcp", "that `address`; implies --http")
+	return cmd
+}
+
+// installCommandLine is how the product will start Patchbay. In a file that
+// others share it is by name; in the user's own it is by path, because programs
+// that are not started from a shell often have another PATH.
+func (a *app) installCommandLine(r *patchbay.InstallRequest) error {
+	self := a.itself()
+	if self.temporary {
+		return &patchbay.Error{Message: "The entry would name a program that is about to be gone.", Hint: installFirst}
+	}
+	program := self.path
+	if program == "" || r.Scope == config.ScopeProject {
+		program = programName
+	}
+	r.Command = []string{program, "serve", "--stdio"}
+	return nil
+}
+
+func (a *app) listInstallable() error {
+	products := patchbay.InstallableProducts()
+	return a.print(products, func(p *printer) {
+		var rows [][]cell
+		for _, x := range products {
+			var scopes []string
+			for _, s := range x.Scopes {
+				scopes = append(scopes, string(s))
+			}
+			rows = append(rows, []cell{{text: x.ID}, {text: strings.Join(scopes, ", ")}, {text: x.Product}})
+		}
+		p.table([]string{"ID", "SCOPES", "PRODUCT"}, rows)
+		p.line("\nAny other: the command `patchbay serve --stdio`, or http://%s/mcp with the header", config.DefaultListen)
+		p.line("Authorization: Bearer $(patchbay token).")
+	})
+}
+
+func completeInstallable(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var words []string
+	for _, p := range patchbay.InstallableProducts() {
+		if len(args) == 0 {
+			words = append(words, p.ID+"\t"+p.Product)
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// installation says what was done to a product's file.
+func (p *printer) installation(i patchbay.Installation) {
+	word := map[string]string{"installed": "Installed in", "updated": "Updated in", "removed": "Removed from"}[i.Action]
+	switch {
+	case i.Action == "unchanged":
+		p.line("Nothing to change in %s (%s scope): %s", i.Product, string(i.Scope), p.path(i.File))
+		return
+	case i.DryRun:
+		p.line("Would be %s %s (%s scope):", strings.ToLower(word), i.Product, string(i.Scope))
+		p.text(escapeLines(i.Diff))
+		return
+	}
+	p.line("%s %s (%s scope)", word, i.Product, string(i.Scope))
+	verb := "File modified:"
+	if i.Deleted { // it held nothing else
+		verb = "File removed: "
+	}
+	p.line("%s %s", verb, p.path(i.File))
+	if i.Backup != "" {
+		p.line("As it was:     %s", p.path(i.Backup))
+	}
+}
