@@ -1,7 +1,6 @@
 package discover
 
 import (
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -49,7 +48,7 @@ func (s *scan) itself(server config.Server) string {
 			}
 		}
 		// Another port of this machine: what `patchbay install` writes has a token.
-		if host, _, err := net.SplitHostPort(e.host); err == nil && config.IsLoopback(host) && servesGateway(server.URL) && strings.HasPrefix(server.Headers["Authorization"].Reveal(), "Bearer "+config.GatewayTokenPrefix) {
+		if u, err := url.Parse(server.URL); err == nil && config.IsLoopback(u.Hostname()) && servesGateway(server.URL) && strings.HasPrefix(server.Headers["Authorization"].Reveal(), "Bearer "+config.GatewayTokenPrefix) {
 			return isItself
 		}
 	}
