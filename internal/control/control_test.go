@@ -123,6 +123,22 @@ func TestEveryMethod(t *testing.T) {
 	if len(changes) != 1 {
 		t.Errorf("Import: %+v", changes)
 	}
+	token, err := c.Token(ctx, false)
+	step("Token", err)
+	if rotated, err := c.Token(ctx, true); err != nil || rotated == token || token.IsZero() {
+		t.Errorf("Token: %v, the same: %t", err, rotated == token)
+	}
+	entry := patchbay.InstallRequest{Product: "kiro", Command: []string{"patchbay", "serve"}}
+	done, err := c.Install(ctx, entry)
+	step("Install", err)
+	if done.Action != "installed" {
+		t.Errorf("Install: %+v", done)
+	}
+	done, err = c.Uninstall(ctx, entry)
+	step("Uninstall", err)
+	if done.Action != "removed" || !done.Deleted {
+		t.Errorf("Uninstall: %+v", done)
+	}
 	before, _ := c.Snapshot(ctx, false)
 	other := filepath.Join(before.Project, ".mcp.json")
 	if err := os.WriteFile(other, []byte(`{"mcpServers": {}}`), 0o644); err != nil {
