@@ -85,7 +85,7 @@ their tools.`,
 	group("Change", a.addCommand(), a.addJSONCommand(), a.removeCommand(), a.enableCommand(), a.disableCommand(), a.importCommand())
 	group("Allow", a.approveCommand(), a.rejectCommand(), a.resetCommand(), a.whyCommand())
 	group("Use", a.testCommand(), a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand())
-	group("Serve", a.tokenCommand(), a.installCommand(), a.uninstallCommand())
+	group("Serve", a.serveCommand(), a.tokenCommand(), a.installCommand(), a.uninstallCommand())
 	group("Operate", a.reconnectCommand(), a.reloadCommand(), a.logsCommand())
 	root.AddCommand(a.versionCommand(), guardCommand())
 	root.SetHelpCommand(helpCommand(root))

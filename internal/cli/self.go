@@ -42,15 +42,20 @@ func (a *app) itself() itself {
 	return self
 }
 
-// command is the program as a person would write it.
-func (s itself) command() string {
-	switch {
-	case s.onPath, s.path == "", s.temporary:
+// program is what to start: a name if that is enough, else a path.
+func (s itself) program() string {
+	if s.onPath || s.path == "" || s.temporary {
 		return programName
-	case strings.ContainsAny(s.path, " '\"$\\") && runtime.GOOS != "windows":
-		return "'" + strings.ReplaceAll(s.path, "'", `'\''`) + "'"
 	}
 	return s.path
+}
+
+// command is the program as a person would write it.
+func (s itself) command() string {
+	if p := s.program(); strings.ContainsAny(p, " '\"$`()&;|<>*?") {
+		return shellQuote(p)
+	}
+	return s.program()
 }
 
 // installFirst is said where a temporary program would be written down.

@@ -1,0 +1,427 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
+	"github.com/patchbay-mcp/patchbay/internal/gateway"
+	"github.com/patchbay-mcp/patchbay/internal/observe"
+)
+
+// serveFlags is what `serve` can be told.
+type serveFlags struct {
+	http     string
+	stdio    bool
+	endpoint string
+
+	noCode, noAuth, insecureBind bool
+	tlsCert, tlsKey              string
+	logLevel, metrics            string
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Offer all servers to agents, as one MCP server",
+		Long: `Serve every server of this directory to any MCP client: over Streamable HTTP on
+127.0.0.1:7332, or with --stdio on standard input and output.
+
+  /mcp              everything
+  /mcp/<server>     one server, as if the client were connected to it
+  /mcp/@<profile>   a selection, named in settings.json (gateway.profiles)
+
+Clients present the token that "patchbay token" prints. Requests of web pages are
+refused. An address that other machines can reach needs TLS, or --insecure-bind
+where a proxy has it; access tokens of an issuer are accepted if settings.json
+names one (gateway.oidc).
+
+The first serve of a user is the daemon: a later "serve --stdio", and commands
+such as list and call, use its servers, so that all agents share one process for
+each server.
+
+SIGTERM and Ctrl-C let calls in flight finish, for 10 seconds at most; a second
+one ends at once.`,
+		Example: `  patchbay serve                          print how to connect agents, and serve
+  patchbay serve --stdio                  what an agent's configuration starts
+  patchbay serve --stdio --endpoint files one server and its own names of tools
+  patchbay serve --http 127.0.0.1:0       any port that is free
+  patchbay serve --http 0.0.0.0:7332 --tls-cert cert.pem --tls-key key.pem`,
+		Args:              exactly(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.stdio && (f.http != "" || f.tlsCert != "" || f.tlsKey != "" || f.noAuth || f.insecureBind):
+				return usagef(cmd.CommandPath(), "--stdio listens on no address; leave out --http and what belongs to it")
+			case f.endpoint != "" && !f.stdio:
+				return usagef(cmd.CommandPath(), "--endpoint is for --stdio; over HTTP it is part of the URL")
+			case a.strictMCPConfig && len(a.mcpConfig) == 0:
+				return usagef(cmd.CommandPath(), "--strict-mcp-config needs at least one --mcp-config FILE")
+			}
+			log, err := a.logger(cmd, f.logLevel)
+			if err != nil {
+				return err
+			}
+			s, err := a.newServing(f, log)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if f.stdio {
+				return s.overStdio(cmd.Context())
+			}
+			return s.overHTTP(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.http, "http", "", "`address` to listen on (default: gateway.listen of the settings, else 127.0.0.1:7332)")
+	flags.BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
+	flags.StringVar(&f.endpoint, "endpoint", "", "with --stdio: one `server`, or @profile (default: everything)")
+	flags.BoolVar(&f.noCode, "no-code", false, "without the built-in coding tools (not part of this version yet)")
+	flags.BoolVar(&f.noAuth, "no-auth", false, "answer requests without a token, on this machine's own addresses only")
+	flags.BoolVar(&f.insecureBind, "insecure-bind", false, "let other machines connect without TLS")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the TLS certificate, in PEM")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with its key, in PEM")
+	flags.StringVar(&f.logLevel, "log-level", "warn", "what to log on standard error: `level` debug, info, warn or error")
+	flags.StringVar(&f.metrics, "metrics", "", "`address` to offer metrics for Prometheus on, at /metrics")
+	complete(cmd, "log-level", "debug", "info", "warn", "error")
+	return cmd
+}
+
+// logger returns where a process that serves tells what happens.
+func (a *app) logger(cmd *cobra.Command, name string) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return nil, usagef(cmd.CommandPath(), "unknown --log-level %q: expected debug, info, warn or error", name)
+	}
+	return slog.New(slog.NewTextHandler(a.env.Stderr, &slog.HandlerOptions{Level: level})), nil
+}
+
+// serving is one run of `serve`.
+type serving struct {
+	app     *app
+	flags   serveFlags
+	log     *slog.Logger
+	books   *observe.Books
+	views   *control.Views
+	reports sync.WaitGroup // what is told a while after the start
+
+	mu       sync.Mutex
+	gateways map[*patchbay.Host]*gateway.Gateway
+}
+
+func (a *app) newServing(f serveFlags, log *slog.Logger) (*serving, error) {
+	dirs, err := patchbay.Options{Dir: a.env.Dir, Home: a.env.Home, Environ: a.env.Environ}.Directories()
+	if err != nil {
+		return nil, err
+	}
+	traces, err := observe.CollectorFromEnv(a.env.getenv)
+	if err != nil {
+		return nil, err
+	}
+	s := &serving{app: a, flags: f, log: log, gateways: map[*patchbay.Host]*gateway.Gateway{}}
+	s.books = observe.New(observe.Options{Logger: log, AuditDir: dirs.State, Traces: traces})
+	s.views = control.NewViews(s.open)
+	return s, nil
+}
+
+func (s *serving) close() {
+	s.views.Close()
+	s.reports.Wait()
+	if err := s.books.Close(); err != nil {
+		s.log.Error("the audit log cannot be closed", "error", err)
+	}
+}
+
+// open makes the view of a directory: its servers, and the gateway before them.
+func (s *serving) open(ctx context.Context, dir string) (*control.View, error) {
+	env := s.app.env
+	opts := patchbay.Options{
+		Dir: dir, Home: env.Home, Environ: env.Environ, Now: env.Now,
+		Files: s.app.mcpConfig, StrictConfig: s.app.strictMCPConfig, FailOnInvalid: s.app.failOnInvalid,
+		Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
+	}
+	s.books.Attach(&opts)
+	h, err := patchbay.Open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	g := gateway.New(h, gateway.Options{Version: readBuildFacts().Version, Logger: s.log})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateways[h] = g
+	if s.flags.stdio && dir == env.Dir {
+		s.reports.Go(func() { s.tellNeeds(ctx, h) })
+	}
+	forget := s.books.Follow(h)
+	return &control.View{Host: h, Attach: g.Serve, Close: func() error {
+		forget()
+		s.mu.Lock()
+		delete(s.gateways, h)
+		s.mu.Unlock()
+		// Whoever was served here is gone, or was given time before.
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		return errors.Join(ignoreCancelled(g.Shutdown(ended)), h.Close())
+	}}, nil
+}
+
+func ignoreCancelled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func (s *serving) daemon() control.Daemon {
+	return control.Daemon{Views: s.views, Metrics: s.books.Metrics(), Logger: s.log}
+}
+
+func (s *serving) overStdio(ctx context.Context) error {
+	stop, err := s.offerMetrics(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return s.app.serveStdio(ctx, s.flags.endpoint, s.daemon())
+}
+
+// offerMetrics serves the metrics on an address of their own, if asked to.
+func (s *serving) offerMetrics(ctx context.Context) (stop func(), err error) {
+	if s.flags.metrics == "" {
+		return func() {}, nil
+	}
+	l, err := gateway.Listen(ctx, gateway.ListenOptions{Address: s.flags.metrics, Insecure: s.flags.insecureBind, CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey})
+	if err != nil {
+		return nil, err
+	}
+	return gateway.ServeMetrics(ctx, l, s.books.Metrics()), nil
+}
+
+func (s *serving) overHTTP(ctx context.Context) error {
+	a := s.app
+	v, release, err := s.views.View(ctx, a.env.Dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	settings := v.Host.Settings().Gateway
+	listener, err := gateway.Listen(ctx, gateway.ListenOptions{
+		Address:  cmp.Or(s.flags.http, settings.Listen),
+		CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey,
+		Insecure: s.flags.insecureBind, NoAuth: s.flags.noAuth,
+	})
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	site, err := s.site(ctx, v.Host, listener, settings)
+	if err != nil {
+		return err
+	}
+	stop, err := s.offerMetrics(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	wait := s.becomeDaemon(ctx)
+	s.reports.Go(func() { s.greet(ctx, v.Host, listener.URL) })
+	err = site.Serve(ctx, listener)
+	return errors.Join(err, wait())
+}
+
+// site puts together who may reach the gateway and under which names.
+func (s *serving) site(ctx context.Context, h *patchbay.Host, l *gateway.Listener, settings config.Gateway) (*gateway.Site, error) {
+	s.mu.Lock()
+	site := &gateway.Site{Gateway: s.gateways[h], Hosts: settings.AllowedHosts, Origins: settings.AllowedOrigins}
+	s.mu.Unlock()
+	if !l.Loopback && len(site.Hosts) == 0 {
+		site.Hosts = []string{"*"} // every request is authenticated, and who knows what this machine is called
+	}
+	if name, ok := hostOf(settings.URL); ok {
+		site.Hosts = append(slices.Clone(site.Hosts), name)
+	}
+	if s.flags.noAuth {
+		s.app.say("--no-auth: every program on this machine can use your servers")
+		return site, nil
+	}
+	if _, err := h.GatewayToken(ctx); err != nil { // now, not with the first request
+		return nil, err
+	}
+	site.Auth = gateway.NewAuth(gateway.AuthOptions{Token: h.GatewayToken, OIDC: settings.OIDC, URL: cmp.Or(settings.URL, l.URL), Logger: s.log, Now: s.app.env.Now, Getenv: s.app.env.getenv})
+	return site, nil
+}
+
+// hostOf returns the host, and port if it has one, of a URL without a path.
+func hostOf(address string) (string, bool) {
+	_, host, ok := strings.Cut(address, "://")
+	return host, ok
+}
+
+// becomeDaemon serves the control socket, if nobody else does.
+func (s *serving) becomeDaemon(ctx context.Context) (wait func() error) {
+	if s.app.alone() {
+		return func() error { return nil }
+	}
+	wait, err := s.app.becomeDaemon(ctx, s.daemon())
+	if errors.Is(err, control.ErrOwned) {
+		s.app.say("another patchbay is running; commands and stdio clients use that one's servers, not these")
+	} else if err != nil {
+		s.app.say("other commands cannot use the servers of this process: %v", err)
+	}
+	if err != nil {
+		return func() error { return nil }
+	}
+	return wait
+}
+
+// settleTime is how long servers may take before they are reported as they are.
+const settleTime = 3 * time.Second
+
+// settled waits until every server has either connected or said why not, within
+// reason, and returns those in force.
+func settled(ctx context.Context, h *patchbay.Host) []patchbay.ServerStatus {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	_ = h.Wait(ctx) // whoever takes longer is shown as connecting
+	return slices.DeleteFunc(h.Servers(), func(st patchbay.ServerStatus) bool { return !st.InForce || st.Skip != "" })
+}
+
+// tellNeeds says on standard error what a person has to do.
+func (s *serving) tellNeeds(ctx context.Context, h *patchbay.Host) {
+	for _, st := range settled(ctx, h) {
+		if need, ok := needOf(st); ok {
+			s.app.say("%s", need)
+		}
+	}
+}
+
+// needOf says what a person has to do before a server can be used, and how.
+func needOf(st patchbay.ServerStatus) (string, bool) {
+	name := shellName(st.Name)
+	switch st.State {
+	case config.NeedsApproval:
+		return name + " needs your approval: patchbay approve " + name, true
+	case config.NeedsAuth:
+		return name + " needs authentication: patchbay test " + name + " shows what it asks for", true
+	case config.Failed:
+		return name + " failed: " + strings.TrimSuffix(st.Reason, ".") + "; see patchbay test " + name, true
+	}
+	return "", false
+}
+
+// shellName is the name of a server as it is written on a command line.
+func shellName(name string) string {
+	if name == plainName(name) {
+		return name
+	}
+	return shellQuote(name)
+}
+
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+func jsonText(s string) string {
+	text, _ := json.Marshal(s) // texts always marshal
+	return string(text)
+}
+
+// greet tells what is served, what there is to do, and how to connect agents.
+func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
+	a := s.app
+	if a.quiet {
+		return
+	}
+	servers := settled(ctx, h)
+	if ctx.Err() != nil {
+		return
+	}
+	p := a.printer()
+	p.line("Serving %s (Ctrl-C ends it)", url+"/mcp")
+	p.line("")
+	p.offered(servers)
+	self := a.itself()
+	p.line("\nConnect an agent; each gets all of these:")
+	p.connectLines(self, url+"/mcp", !s.flags.noAuth)
+	if self.temporary {
+		p.line("\n%s The HTTP lines work as long as this runs.", installFirst)
+	}
+	_, _ = io.WriteString(a.env.Stdout, p.String()) // nobody reads it, then
+}
+
+// offered lists the servers that clients get to see, and what keeps others from
+// it.
+func (p *printer) offered(servers []patchbay.ServerStatus) {
+	if len(servers) == 0 {
+		p.line("No servers are configured yet; `patchbay add` adds one, and agents see it at once.")
+		return
+	}
+	var rows [][]cell
+	var needs []string
+	for _, st := range servers {
+		tools := "-"
+		if st.Counts != nil {
+			tools = count(st.Counts.Tools, "tool", "tools")
+		}
+		rows = append(rows, []cell{{text: st.Name}, stateCell(st), {text: tools}, {text: st.Origin.Product + ", " + p.place(st.Origin)}})
+		if need, ok := needOf(st); ok {
+			needs = append(needs, need)
+		}
+	}
+	p.table([]string{"SERVER", "STATE", "TOOLS", "FROM"}, rows)
+	if len(needs) > 0 {
+		p.line("\nTo do:")
+		for _, need := range needs {
+			p.line("  %s", need)
+		}
+	}
+}
+
+// connectLines says what to type to connect each agent.
+func (p *printer) connectLines(self itself, url string, auth bool) {
+	program := self.command()
+	start := program + " serve --stdio"
+	entry := `{"command": ` + jsonText(self.program()) + `, "args": ["serve", "--stdio"]}`
+	bearer := ` -H "Authorization: Bearer $(` + program + ` token)"`
+	if !auth {
+		bearer = ""
+	}
+	var rows [][2]string
+	if !self.temporary {
+		rows = append(rows,
+			[2]string{"any of " + count(len(patchbay.InstallableProducts()), "product", "products"), program + " install <product>"},
+			[2]string{"Claude Code", "claude mcp add -s user patchbay -- " + start},
+			[2]string{"Codex", "codex mcp add patchbay -- " + start},
+			[2]string{"Gemini CLI", "gemini mcp add -s user patchbay " + program + " serve -- --stdio"},
+			[2]string{"VS Code", "code --add-mcp " + shellQuote(`{"name": "patchbay", `+entry[1:])},
+			[2]string{"Cursor", `"patchbay": ` + entry + "  in mcpServers of ~/.cursor/mcp.json"},
+			[2]string{"others", "the command " + start},
+		)
+	}
+	rows = append(rows,
+		[2]string{"Claude Code, HTTP", "claude mcp add -s user -t http patchbay " + url + bearer},
+		[2]string{"others, HTTP", url + "  with the header Authorization: Bearer $(" + program + " token)"},
+	)
+	if !auth {
+		rows[len(rows)-1][1] = url
+	}
+	width := 0
+	for _, r := range rows {
+		width = max(width, len(r[0]))
+	}
+	for _, r := range rows {
+		p.line("  %s%s  %s", r[0], strings.Repeat(" ", width-len(r[0])), r[1])
+	}
+}
