@@ -24,6 +24,10 @@ import (
 func TestMain(m *testing.M) {
 	mcptest.Main()
 	if len(os.Args) > 1 {
+		if run := diskRoles[os.Args[1]]; run != nil {
+			run(os.Args[2])
+			os.Exit(0)
+		}
 		switch os.Args[1] {
 		case "guard":
 			patchbay.RunGuard()

@@ -127,8 +127,15 @@ func openFiles(t *testing.T, pid int) map[int]string {
 	return open
 }
 
-// Row 16: many children leave nothing behind.
+// Row 16: many children leave nothing behind. TestSoakChildren has more.
 func TestManyChildren(t *testing.T) {
+	manyChildren(t, func(i int) bool { return i < 200 })
+}
+
+// manyChildren starts and ends one child after another as long as it is to go
+// on.
+func manyChildren(t *testing.T, goOn func(i int) bool) {
+	t.Helper()
 	g := newGuard(t)
 	cycle := func(i int) {
 		c, err := Start(Spec{Path: "/bin/sh", Args: []string{"-c", "echo out; echo err >&2; exit $0", fmt.Sprint(i % 2)}, Guard: g})
@@ -148,7 +155,7 @@ func TestManyChildren(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what we do not
 	cycle(0)                                         // what is opened once and for all
 	before := len(openFiles(t, os.Getpid()))
-	for i := range 200 {
+	for i := 0; goOn(i); i++ {
 		cycle(i)
 	}
 	if after := len(openFiles(t, os.Getpid())); after > before+2 {
