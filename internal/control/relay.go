@@ -207,6 +207,9 @@ func (r *Relay) replay(ctx context.Context, over leftover) error {
 		if err := r.server.Write(ctx, m); err != nil {
 			return nil
 		}
+		if q := r.said.requests[m.ID]; q != nil {
+			q.refused = false
+		}
 	}
 	for _, m := range over.news {
 		if err := r.Client.Write(ctx, m); err != nil {

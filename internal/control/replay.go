@@ -35,7 +35,7 @@ type transcript struct {
 type request struct {
 	wire.Message
 	number       int
-	refused      bool // by a host that is about to end
+	refused      bool // by a host that is about to end; nobody else has been asked
 	acknowledged bool // a subscription
 }
 
@@ -229,7 +229,6 @@ func (s *transcript) moved() leftover {
 		switch {
 		case r.Method == "initialize" && over.initialize == s.initialize:
 		case r.refused || s.repeatable(r):
-			r.refused = false
 			over.again = append(over.again, r.Message)
 		default:
 			delete(s.requests, r.ID)
