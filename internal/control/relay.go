@@ -100,9 +100,20 @@ func (r *Relay) up(ctx context.Context) {
 		server := r.server
 		m, ok := r.said.byClient(m)
 		r.mu.Unlock()
-		if ok {
-			_ = server.Write(ctx, m) // if it is gone, reading will say, and what was asked is known
+		if ok && server.Write(ctx, m) != nil { // it is gone, as reading will say
+			r.unsent(server, m.ID)
 		}
+	}
+}
+
+// unsent takes note that a host never got a request. If the client has been
+// taken to another meanwhile, there is nothing to note: the request was dealt
+// with as one that might have arrived.
+func (r *Relay) unsent(server wire.Conn, id wire.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.said.requests[id]; q != nil && r.server == server {
+		q.refused = true
 	}
 }
 

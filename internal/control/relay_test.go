@@ -18,6 +18,7 @@ type crossing struct {
 	t      *testing.T
 	client end
 	hosts  []end // one after another
+	moves  chan struct{} // one for each search for another host
 	ended  chan error
 	cancel context.CancelFunc
 }
@@ -31,7 +32,7 @@ type end struct {
 // cross begins a relay that finds as many hosts as there are, one after another.
 func cross(t *testing.T, hosts int) *crossing {
 	client, inner := wire.Pipe()
-	x := &crossing{t: t, client: end{t, client}, ended: make(chan error, 1)}
+	x := &crossing{t: t, client: end{t, client}, moves: make(chan struct{}, hosts), ended: make(chan error, 1)}
 	var far []wire.Conn
 	for range hosts {
 		near, host := wire.Pipe()
@@ -42,6 +43,7 @@ func cross(t *testing.T, hosts int) *crossing {
 	x.cancel = cancel
 	next := 0
 	r := &control.Relay{Client: inner, Next: func(context.Context) (wire.Conn, error) {
+		x.moves <- struct{}{}
 		if next++; next == hosts {
 			return nil, errors.New("no host left")
 		}
@@ -391,6 +393,7 @@ func FuzzRelay(f *testing.F) {
 			case 'k': // the host dies; the next is asked again what can be
 				again := slices.DeleteFunc(slices.Clone(open), func(n int) bool { return n%4 == 0 || n%4 == 3 })
 				x.hosts[host].Close()
+				<-x.moves // from here on the client speaks to the next
 				host, open = host+1, nil
 				for range again {
 					if !take() {

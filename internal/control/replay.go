@@ -35,7 +35,7 @@ type transcript struct {
 type request struct {
 	wire.Message
 	number       int
-	refused      bool // by a host that is about to end; nobody else has been asked
+	refused      bool // by a host that is ending, or has; nobody else has been asked
 	acknowledged bool // a subscription
 }
 
