@@ -12,6 +12,26 @@ import (
 	"time"
 )
 
+// When there are no watches left files are looked at instead.
+func TestWatchesExhausted(t *testing.T) {
+	var log bytes.Buffer
+	w := newFileWatch(slog.New(slog.NewTextHandler(&log, nil)))
+	if w.events == nil {
+		return // a system where they always are
+	}
+	dir := t.TempDir()
+	if !w.cover([]string{dir}) || w.cover([]string{dir}) {
+		t.Error("a directory is new once")
+	}
+	if w.cover([]string{dir, filepath.Join(dir, "absent")}) {
+		t.Error("a directory that is not there is no trouble, and not watched")
+	}
+	w.close()
+	if w.cover([]string{dir, t.TempDir()}) || w.events != nil || !strings.Contains(log.String(), "looking at them instead") {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
 // Where the system reports no changes files are looked at every now and then,
 // and the log says so.
 func TestPolledFiles(t *testing.T) {
