@@ -152,7 +152,8 @@ func (s *serving) open(ctx context.Context, dir string) (*control.View, error) {
 	opts := patchbay.Options{
 		Dir: dir, Home: env.Home, Environ: env.Environ, Now: env.Now,
 		Files: s.app.mcpConfig, StrictConfig: s.app.strictMCPConfig, FailOnInvalid: s.app.failOnInvalid,
-		Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
+		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
+		UI: control.UI(false), // agents answer for themselves
 	}
 	s.books.Attach(&opts)
 	h, err := patchbay.Open(ctx, opts)

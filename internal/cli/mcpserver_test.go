@@ -17,15 +17,16 @@ import (
 // command mcptest-server. It has a tool, a resource and a prompt of every kind
 // that the commands treat differently, and fails in the ways its flags say.
 type scriptServer struct {
-	definition string    // file with the description of the tool echo
-	more       int       // further tools
-	bare       bool      // nothing but tools
-	tell       io.Writer // hears what flag -tell says
+	definition string        // file with the description of the tool echo
+	more       int           // further tools
+	bare       bool          // nothing but tools
+	tell       io.Writer     // hears what flag -tell says
+	released   chan struct{} // closed when that says something: slow is over then
 }
 
 // runScriptServer is the main function of mcptest-server.
 func runScriptServer() {
-	s := scriptServer{tell: io.Discard}
+	s := scriptServer{tell: io.Discard, released: make(chan struct{})}
 	var broken, listener string
 	flag.StringVar(&s.definition, "definition", "", "file with the description of echo")
 	flag.IntVar(&s.more, "tools", 0, "further tools")
@@ -42,6 +43,11 @@ func runScriptServer() {
 			os.Exit(2)
 		}
 		s.tell = c
+		go func() {
+			if n, _ := c.Read(make([]byte, 1)); n > 0 {
+				close(s.released)
+			}
+		}()
 	}
 	switch broken {
 	case "crash":
@@ -158,9 +164,13 @@ func (s *scriptServer) call(ctx context.Context, params json.RawMessage) (json.R
 		return nil, wire.Errorf(wire.CodeInvalidParams, "not like that")
 	case "slow":
 		fmt.Fprintln(s.tell, "began")
-		<-ctx.Done()
-		fmt.Fprintln(s.tell, "cancelled")
-		return nil, ctx.Err()
+		select {
+		case <-s.released:
+			return text("released")
+		case <-ctx.Done():
+			fmt.Fprintln(s.tell, "cancelled")
+			return nil, ctx.Err()
+		}
 	case "wipe":
 		return text("wiped")
 	default:

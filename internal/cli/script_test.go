@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -27,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", quickExit)
 	testscript.Main(m, map[string]func(){
 		"patchbay": func() {
-			ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt) // as the program itself does
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as the program itself does
+			context.AfterFunc(ctx, stop)
 			env := cli.Process()
 			if os.Getenv("UNGUARDED") != "" {
 				env.Guard = nil

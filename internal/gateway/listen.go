@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -185,6 +186,8 @@ type Site struct {
 
 	Hosts   []string // further names under which the site may be addressed; "*" means any
 	Origins []string // web pages that may send requests
+
+	patience time.Duration // for calls in flight at the end; 0 means drainTime
 }
 
 // Serve serves until ctx ends, and then lets calls in flight finish.
@@ -200,12 +203,15 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	patience, cancel := context.WithTimeout(life, drainTime)
+	wait, cancel := context.WithTimeout(life, cmp.Or(s.patience, drainTime))
 	defer cancel()
-	drained := make(chan error, 1)
-	go func() { drained <- s.Gateway.Shutdown(patience) }()
-	_ = server.Shutdown(patience) // closes the listener first
-	<-drained                     // what is left is cancelled by now
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_ = s.Gateway.Shutdown(wait) // that some were cancelled is what is meant to happen
+	}()
+	_ = server.Shutdown(wait) // closes the listener first
+	<-drained
 	end()
 	_ = server.Close()
 	<-failed

@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+func TestListen(t *testing.T) {
+	cert := filepath.Join(t.TempDir(), "cert.pem")
+	if err := os.WriteFile(cert, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		opts ListenOptions
+		url  string // empty: refused
+		kind patchbay.Kind
+		said string
+	}{
+		{"this machine", ListenOptions{Address: "127.0.0.1:0"}, "http://127.0.0.1:", "", ""},
+		{"by name", ListenOptions{Address: "localhost:0"}, "http://localhost:", "", ""},
+		{"a port alone", ListenOptions{Address: "0"}, "http://127.0.0.1:", "", ""},
+		{"without tokens", ListenOptions{Address: "127.0.0.1:0", NoAuth: true}, "http://127.0.0.1:", "", ""},
+		{"everybody, knowingly", ListenOptions{Address: "0.0.0.0:0", Insecure: true}, "http://localhost:", "", ""},
+
+		{"everybody", ListenOptions{Address: "0.0.0.0:0"}, "", patchbay.KindDenied, "--insecure-bind"},
+		{"everybody, in short", ListenOptions{Address: ":0"}, "", patchbay.KindDenied, "--insecure-bind"},
+		{"everybody, six", ListenOptions{Address: "[::]:0"}, "", patchbay.KindDenied, "--insecure-bind"},
+		{"everybody without tokens", ListenOptions{Address: "0.0.0.0:0", Insecure: true, NoAuth: true}, "", patchbay.KindDenied, "--no-auth"},
+		{"half of TLS", ListenOptions{Address: "127.0.0.1:0", CertFile: cert}, "", patchbay.KindConfigInvalid, "--tls-key"},
+		{"no certificate", ListenOptions{Address: "127.0.0.1:0", CertFile: cert, KeyFile: cert}, "", patchbay.KindConfigInvalid, "certificate"},
+		{"no port", ListenOptions{Address: "127.0.0.1"}, "", patchbay.KindConfigInvalid, "127.0.0.1:7332"},
+		{"no such port", ListenOptions{Address: "127.0.0.1:70000"}, "", patchbay.KindConfigInvalid, "127.0.0.1:7332"},
+	} {
+		l, err := Listen(t.Context(), tt.opts)
+		if err == nil {
+			l.Close()
+			if tt.url == "" || !strings.HasPrefix(l.URL, tt.url) || strings.HasSuffix(l.URL, ":0") {
+				t.Errorf("%s: listens on %s", tt.name, l.URL)
+			}
+			if l.Loopback == tt.opts.Insecure {
+				t.Errorf("%s: only this machine: %t", tt.name, l.Loopback)
+			}
+			continue
+		}
+		e, ok := errors.AsType[*patchbay.Error](err)
+		if !ok || tt.url != "" || e.Kind != tt.kind || !strings.Contains(e.Message+e.Hint, tt.said) {
+			t.Errorf("%s: %+v", tt.name, err)
+		}
+	}
+}
+
+// No more connections are accepted than there may be, and the next one is when
+// there is room again; nobody who waits for that is left behind.
+func TestBoundedListener(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newBoundedListener(inner, 1)
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	dial()
+	dial()
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan error, 2)
+	var second net.Conn
+	go func() {
+		c, err := l.Accept()
+		second = c
+		accepted <- err
+	}()
+	select {
+	case err := <-accepted:
+		t.Fatalf("accepted one too many: %v", err)
+	default:
+	}
+	first.Close()
+	first.Close() // once is enough
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	go func() {
+		_, err := l.Accept()
+		accepted <- err
+	}()
+	l.Close()
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the one who waits gets %v", err)
+	}
+}
+
+// A call that does not finish in time is cancelled, and everything ends.
+func TestSiteGivesUp(t *testing.T) {
+	home := t.TempDir()
+	began, ended := make(chan struct{}), make(chan error, 1)
+	h, err := patchbay.Open(t.Context(), patchbay.Options{
+		Dir: home, Home: home, Environ: []string{},
+		InProcess: map[string]patchbay.LocalServer{"held": heldServer{began, ended}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	l, err := Listen(t.Context(), ListenOptions{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	site := &Site{Gateway: New(h, Options{}), patience: 1}
+	served := make(chan error, 1)
+	go func() { served <- site.Serve(ctx, l) }()
+	answered := make(chan string, 1)
+	go func() {
+		req, _ := http.NewRequest(http.MethodPost, l.URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"mcp__held__hold","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`))
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"mcp__held__hold"}}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		answered <- string(body)
+	}()
+	<-began
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("the call was not cancelled")
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if a := <-answered; strings.Contains(a, `"result"`) && !strings.Contains(a, `"isError":true`) {
+		t.Errorf("answered %s", a)
+	}
+}
+
+// heldServer has a tool that ends with its context.
+type heldServer struct {
+	began chan struct{}
+	ended chan error
+}
+
+func (s heldServer) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	server, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"held","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: s})
+	if err != nil {
+		return err
+	}
+	return server.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+}
+
+func (heldServer) HandleNotification(context.Context, *wire.Notification) {}
+
+func (s heldServer) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	if r.Method == "tools/list" {
+		return json.RawMessage(`{"tools":[{"name":"hold","inputSchema":{"type":"object"}}]}`), nil
+	}
+	close(s.began)
+	<-ctx.Done()
+	s.ended <- ctx.Err()
+	return nil, ctx.Err()
+}
