@@ -54,10 +54,7 @@ func (h *Host) followFiles(w *fileWatch, last discover.Survey) {
 				h.opts.Logger.Warn("configuration not read again", "error", err)
 			}
 		}
-		if added {
-			continue // something may have changed before it was watched
-		}
-		if !w.wait(h.life, now) {
+		if !w.wait(h.life, now, added) {
 			return
 		}
 	}
@@ -140,13 +137,17 @@ func (w *fileWatch) drop(dir string) {
 }
 
 // wait returns true when it is time to look at the files again, false when ctx
-// ends.
-func (w *fileWatch) wait(ctx context.Context, s discover.Survey) bool {
+// ends. That is soon if something was added: it may have changed before it was
+// watched.
+func (w *fileWatch) wait(ctx context.Context, s discover.Survey, added bool) bool {
 	var changes <-chan fsnotify.Event
 	var failures <-chan error
 	interval := lookOften
 	if w.events != nil {
 		changes, failures, interval = w.events.Events, w.events.Errors, lookAnyhow
+	}
+	if added {
+		interval = quiet
 	}
 	look := time.NewTimer(interval)
 	defer look.Stop()

@@ -103,9 +103,8 @@ func (s *Session) unknown(ctx context.Context, server, tool string, err error) {
 	if s.host.opts.Observe == nil {
 		return
 	}
-	r, _ := s.begin("tools/call", server, nil)
-	r.Tool, r.SpanID = strings.ToValidUTF8(tool[:min(len(tool), maxUnknownName)], ""), ""
-	s.end(ctx, r, nil, err)
+	name := strings.ToValidUTF8(tool[:min(len(tool), maxUnknownName)], "")
+	s.end(ctx, CallRecord{Time: s.host.opts.Now().UTC(), Session: s.opts.Name, Method: "tools/call", Server: server, Tool: name}, nil, err)
 }
 
 func outcomeOf(ctx context.Context, raw json.RawMessage, err error) string {
