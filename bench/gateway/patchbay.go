@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// A home is where one Patchbay lives: its directories, and a file that declares
+// the servers.
+type home struct {
+	dir     string
+	servers int
+}
+
+func (h home) config() string { return filepath.Join(h.dir, "servers.json") }
+
+func (h home) env() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + h.dir,
+		"XDG_RUNTIME_DIR=" + filepath.Join(h.dir, "run"),
+	}
+}
+
+// settings have rules, so that there is something to decide for every call.
+const settings = `{"permissions":{"allow":["mcp__*__echo","mcp__*__big","mcp__*__tool_*"],"deny":["mcp__*__remove"],"default":"ask"}}`
+
+// prepare writes what a home needs, unless it is there.
+func (b *bench) prepare(h home) error {
+	type entry struct {
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
+	}
+	var file struct {
+		Servers map[string]entry `json:"mcpServers"`
+	}
+	file.Servers = map[string]entry{}
+	for i := range h.servers {
+		file.Servers[fmt.Sprintf("up%02d", i)] = entry{b.self, []string{roleStdio, fmt.Sprint(i)}}
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	userConfig := filepath.Join(h.dir, ".config", "patchbay")
+	for _, dir := range []string{userConfig, filepath.Join(h.dir, "run"), filepath.Join(h.dir, "project")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(userConfig, "settings.json"), []byte(settings), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(h.config(), text, 0o600)
+}
+
+// serve starts the gateway and waits until it takes connections.
+func (b *bench) serve(ctx context.Context, h home) (*process, error) {
+	if err := b.prepare(h); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(h.dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(b.patchbay, "serve", "--http", address, "--mcp-config", h.config(), "--strict-mcp-config")
+	cmd.Dir, cmd.Env = filepath.Join(h.dir, "project"), h.env()
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := launch(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.base = "http://" + address
+	for {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return p, nil
+		}
+		if ctx.Err() != nil || p.alive() != nil {
+			p.stop()
+			text, _ := os.ReadFile(log.Name())
+			return nil, fmt.Errorf("patchbay serve: %v: %s", p.cmd.ProcessState, text)
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// token is what the gateway wants to be shown.
+func (b *bench) token(ctx context.Context, h home) (string, error) {
+	cmd := exec.CommandContext(ctx, b.patchbay, "token")
+	cmd.Dir, cmd.Env = filepath.Join(h.dir, "project"), h.env()
+	text, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("patchbay token: %w", err)
+	}
+	return string(bytes.TrimSpace(text)), nil
+}
