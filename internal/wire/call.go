@@ -39,8 +39,11 @@ type call struct {
 	answer chan outcome  // room for one
 	signal chan struct{} // room for one: it has left the queue, or progress came
 
-	end   time.Time   // of MaxTimeout; zero if there is no limit
-	timer *time.Timer // nil until a call needed one
+	end     time.Time   // of MaxTimeout; zero if there is no limit
+	silence time.Time   // until then the other side may be silent
+	timer   *time.Timer // nil until a call needed one
+	fires   time.Time   // when the timer does, which may be too early; zero if it does not
+	sending sendContext // for reuse
 
 	// Guarded by Peer.mu.
 	place    *list.Element     // in Peer.queue; nil once it has left it
@@ -121,14 +124,11 @@ func (p *Peer) register(k *call) {
 
 // recycle keeps the call for reuse. Nobody else refers to it any more.
 func (p *Peer) recycle(k *call) {
-	if k.timer != nil {
-		k.timer.Stop()
-	}
 	select {
 	case <-k.signal:
 	default:
 	}
-	*k = call{answer: k.answer, signal: k.signal, timer: k.timer}
+	k.Call, k.id, k.end, k.place, k.token, k.progress = Call{}, 0, time.Time{}, nil, nil, nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.free) < p.opts.MaxInFlight {
@@ -141,14 +141,7 @@ func (p *Peer) awaitTurn(ctx context.Context, k *call) error {
 	if k.id != 0 {
 		return nil
 	}
-	var err error
-	select {
-	case <-k.signal:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-k.expired():
-		err = k.timeout()
-	}
+	err := k.awaitSignal(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -159,9 +152,26 @@ func (p *Peer) awaitTurn(ctx context.Context, k *call) error {
 	case p.err != nil:
 		return notSent(p.err)
 	default:
+		k.arm() // it is not the other side that made it wait
 		p.register(k)
 	}
 	return err
+}
+
+// awaitSignal waits for the signal that it is the call's turn.
+func (k *call) awaitSignal(ctx context.Context) error {
+	for {
+		select {
+		case <-k.signal:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-k.expired():
+			if !k.tooEarly() {
+				return k.timeout()
+			}
+		}
+	}
 }
 
 // nextInQueue takes the first call out of the queue; p.mu is held.
@@ -207,11 +217,10 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 		}
 		return nil, err
 	}
-	k.arm() // the time it took to send is not silence
 	for {
 		select {
 		case o := <-k.answer:
-			p.handOver(k)
+			k.report(k.progress) // nobody adds to it any more
 			return o.result, o.err
 		case <-k.signal:
 			p.handOver(k)
@@ -219,12 +228,16 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 		case <-ctx.Done():
 			return p.giveUp(k, context.Cause(ctx))
 		case <-k.expired():
+			if k.tooEarly() {
+				continue
+			}
 			if time.Now().Before(k.end) {
 				if len(k.signal) > 0 {
 					continue // progress came at the same moment
 				}
 				if left := silenceLeft(p.lastAsked(), k.Timeout, k.end); left > 0 {
-					k.timer.Reset(left)
+					k.silence = time.Now().Add(left)
+					k.schedule()
 					continue
 				}
 			}
@@ -251,13 +264,17 @@ func (p *Peer) lastAsked() time.Time {
 func (p *Peer) send(ctx context.Context, k *call, request Message) error {
 	bound := ctx
 	if !k.end.IsZero() {
-		limited := &sendContext{Context: ctx, end: time.Now().Add(k.patience())}
+		limited := &k.sending
+		limited.Context, limited.end = ctx, k.silence
 		defer limited.release()
 		bound = limited
 	}
 	err := p.conn.Write(bound, request)
 	switch {
 	case err == nil:
+		if k.sending.waited() {
+			k.arm() // the time it took to send is not silence
+		}
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -321,8 +338,8 @@ func (p *Peer) settle(id ID, o outcome) {
 	}
 	delete(p.calls, n)
 	p.release()
-	if k.token != nil || k.Progress != nil {
-		p.tasks.add(taskToken{k.id, k.token, k.Tag}, o.result)
+	if (k.token != nil || k.Progress != nil) && isTask(o.result) {
+		p.tasks.add(taskToken{k.id, k.token, k.Tag})
 	}
 	p.mu.Unlock()
 	k.answer <- o
@@ -352,25 +369,52 @@ func (k *call) start() {
 	if k.Timeout <= 0 {
 		k.Timeout = k.MaxTimeout
 	}
-	k.end = time.Now().Add(k.MaxTimeout)
-	k.arm()
+	now := time.Now()
+	k.end = now.Add(k.MaxTimeout)
+	k.armAt(now)
 }
-
-// patience is how long the other side may be silent from now on.
-func (k *call) patience() time.Duration { return min(k.Timeout, time.Until(k.end)) }
 
 // arm lets the silence begin anew.
 func (k *call) arm() {
-	switch {
-	case k.end.IsZero():
-	case k.timer == nil:
-		k.timer = time.NewTimer(k.patience())
-	default:
-		k.timer.Reset(k.patience())
+	if !k.end.IsZero() {
+		k.armAt(time.Now())
 	}
 }
 
-// expired fires when the other side has been silent for too long.
+func (k *call) armAt(now time.Time) {
+	if k.silence = now.Add(k.Timeout); k.silence.After(k.end) {
+		k.silence = k.end
+	}
+	k.schedule()
+}
+
+// schedule makes the timer fire at the end of the silence or before. One that
+// was set for an earlier call is left as it is, since setting it costs more than
+// that it fires once in a while for nothing.
+func (k *call) schedule() {
+	if !k.fires.IsZero() && !k.fires.After(k.silence) {
+		return
+	}
+	k.fires = k.silence
+	if k.timer == nil {
+		k.timer = time.NewTimer(time.Until(k.silence))
+	} else {
+		k.timer.Reset(time.Until(k.silence))
+	}
+}
+
+// tooEarly reports whether the timer has fired before the silence was too long,
+// and if so sets it again.
+func (k *call) tooEarly() bool {
+	k.fires = time.Time{}
+	if !time.Now().Before(k.silence) {
+		return false
+	}
+	k.schedule()
+	return true
+}
+
+// expired fires when the other side has been silent for too long, or too early.
 func (k *call) expired() <-chan time.Time {
 	if k.end.IsZero() {
 		return nil
@@ -422,10 +466,18 @@ func (c *sendContext) Err() error {
 	return c.Context.Err()
 }
 
+// waited reports whether someone asked for Done.
+func (c *sendContext) waited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inner != nil
+}
+
 func (c *sendContext) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancel != nil {
 		c.cancel()
 	}
+	c.Context, c.inner, c.cancel = nil, nil, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -21,17 +22,18 @@ type exchange struct {
 	batch      bool         // the answer is an array
 	jsonOnly   bool         // it cannot become a stream
 	streamOnly bool         // it must be one
+	inline     inline       // if the reader is also the one that handles the request
 
 	// Guarded by outStream.mu.
 	missing int       // answers still to come
 	answers []Message // kept as long as it is no stream
-	inline  [1]Message
+	single  [1]Message
 }
 
 // init prepares an exchange for n answers.
 func (ex *exchange) init(n int, accepts accepted) {
 	ex.missing = n
-	ex.answers = ex.inline[:0]
+	ex.answers = ex.single[:0]
 	ex.jsonOnly = ex.jsonOnly || !accepts.stream
 	ex.streamOnly = !accepts.json
 }
@@ -100,6 +102,52 @@ func (ex *exchange) state() (complete, opened bool) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	return ex.missing == 0, ex.opened
+}
+
+// An inline exchange is one whose handler runs on the goroutine that the HTTP
+// server has for the request. Only if something has to be sent before the answer
+// another goroutine begins, which then writes the whole response.
+type inline struct {
+	handler *HTTPHandler
+	w       http.ResponseWriter
+	r       *http.Request
+	wake    reader
+	stop    func() bool // watching whether the client is still there
+	writing sync.WaitGroup
+}
+
+// beginInline makes the caller, who will handle the request and then call
+// endInline, the reader.
+func (ex *exchange) beginInline(h *HTTPHandler, w http.ResponseWriter, r *http.Request) {
+	in := &ex.inline
+	in.handler, in.w, in.r, in.wake = h, w, r, ex.attach()
+	ex.opener = ex
+	if ex.streamOnly {
+		ex.start()
+	}
+	in.stop = context.AfterFunc(r.Context(), func() { h.leave(ex, in.wake, streamLost) })
+}
+
+// endInline is for the caller of beginInline, when the request has been handled:
+// it writes the response.
+func (ex *exchange) endInline() {
+	in := &ex.inline
+	in.stop()
+	ex.mu.Lock()
+	opened := ex.opened
+	ex.opener = nil
+	ex.mu.Unlock()
+	if opened {
+		in.writing.Wait()
+	} else {
+		in.handler.respond(in.w, in.r, ex, in.wake) // at once, unless the request waits for its turn
+	}
+}
+
+// streamOpens implements streamOpener.
+func (ex *exchange) streamOpens() {
+	in := &ex.inline
+	in.writing.Go(func() { in.handler.respond(in.w, in.r, ex, in.wake) })
 }
 
 // respond serves the POST until it is answered: with results, with what a

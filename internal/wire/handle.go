@@ -27,55 +27,97 @@ type incoming struct {
 // requested accepts a request: it is handled now, waits for a handler, or is
 // refused.
 func (p *Peer) requested(m Message) {
-	if refusal := p.accept(m); refusal != nil {
+	in, refusal := p.accept(m)
+	switch {
+	case refusal != nil:
 		p.post(Message{ID: m.ID, Error: refusal})
+	case in != nil:
+		p.work.Go(func() { p.serve(in) })
 	}
 }
 
-func (p *Peer) accept(m Message) *Error {
+// handle is requested for a caller that has a goroutine to handle the request
+// on: the conn gets the answer before it returns. It reports false if the
+// request has to wait for its turn, and will be answered later.
+func (p *Peer) handle(m Message) bool {
+	p.mu.Lock()
+	if p.err != nil {
+		p.mu.Unlock()
+		return false // the end of the conn answers it
+	}
+	p.work.Add(1) // the goroutine that reads is still there: nobody waits for the last one yet
+	p.mu.Unlock()
+	defer p.work.Done()
+	in, refusal := p.accept(m)
+	switch {
+	case refusal != nil:
+		p.respond(Message{ID: m.ID, Error: refusal})
+		return true
+	case in == nil:
+		return false
+	}
+	if next := p.serveOne(in); next != nil {
+		p.work.Go(func() { p.serve(next) })
+	} else {
+		p.handlers.Done()
+	}
+	return true
+}
+
+// accept returns a request that can be handled now, nil if it has to wait.
+func (p *Peer) accept(m Message) (*incoming, *Error) {
 	key := m.ID.canonical()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.draining:
 		p.stats.Refused++
-		return Errorf(CodeOverloaded, "shutting down")
+		return nil, Errorf(CodeOverloaded, "shutting down")
 	case p.requests[key] != nil:
 		p.stats.Refused++
-		return Errorf(CodeInvalidRequest, "a request with this id is already being handled")
+		return nil, Errorf(CodeInvalidRequest, "a request with this id is already being handled")
 	case !p.flood.allow(), p.running >= p.opts.MaxHandlers && len(p.backlog) >= p.opts.MaxBacklog:
 		p.stats.Refused++
-		return Errorf(CodeOverloaded, "overloaded: too many requests")
+		return nil, Errorf(CodeOverloaded, "overloaded: too many requests")
 	}
 	in := &incoming{Request: Request{ID: m.ID, Method: m.Method, Params: m.Params, Link: p}}
 	in.ctx, in.cancel = context.WithCancelCause(p.life)
 	p.requests[key] = in
 	if p.running >= p.opts.MaxHandlers {
 		p.backlog = append(p.backlog, in)
-		return nil
+		return nil, nil
 	}
 	p.running++
 	p.handlers.Add(1)
-	p.work.Go(func() { p.serve(in) })
-	return nil
+	return in, nil
 }
 
 // serve handles a request and then whatever waits.
 func (p *Peer) serve(in *incoming) {
 	defer p.handlers.Done()
 	for in != nil {
-		var response Message
-		begun := in.ctx.Err() == nil
-		if begun {
-			response = respond(in.ctx, p.handler, &in.Request, p.opts.Logger)
-		}
-		in.cancel(nil)
-		var wanted bool
-		if wanted, in = p.served(in); wanted && begun {
-			if err := p.conn.Write(p.life, response); err != nil {
-				p.opts.Logger.Debug("sending an answer", "error", err)
-			}
-		}
+		in = p.serveOne(in)
+	}
+}
+
+// serveOne handles a request and returns the one to handle next, if any.
+func (p *Peer) serveOne(in *incoming) (next *incoming) {
+	var response Message
+	begun := in.ctx.Err() == nil
+	if begun {
+		response = respond(in.ctx, p.handler, &in.Request, p.opts.Logger)
+	}
+	in.cancel(nil)
+	wanted, next := p.served(in)
+	if wanted && begun {
+		p.respond(response)
+	}
+	return next
+}
+
+func (p *Peer) respond(m Message) {
+	if err := p.conn.Write(p.life, m); err != nil {
+		p.opts.Logger.Debug("sending an answer", "error", err)
 	}
 }
 

@@ -171,9 +171,9 @@ func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *clientSession) (js
 	if m.Error != nil {
 		return nil, m.Error
 	}
-	if call.tracked {
+	if call.tracked && isTask(m.Result) {
 		h.mu.Lock()
-		h.tasks.add(taskToken{call.id, call.token, c.Tag}, m.Result)
+		h.tasks.add(taskToken{call.id, call.token, c.Tag})
 		h.mu.Unlock()
 	}
 	return m.Result, nil

@@ -174,6 +174,12 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 	if no := s.exchange(ex, p.requests); no != nil {
 		return no
 	}
+	if !p.batch && !h.server.opts.ComeBack {
+		ex.beginInline(h, w, r)
+		s.client.peer.handle(p.requests[0])
+		ex.endInline()
+		return nil
+	}
 	wake := ex.begin()
 	for _, m := range p.others {
 		s.deliver(m)

@@ -147,7 +147,7 @@ func TestLegacyComeBack(t *testing.T) {
 		<-goOn
 		return textResult(fmt.Sprint(left)), nil
 	}
-	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
+	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler, o.ComeBack = h, true }), HTTPOptions{})
 	id := s.initialize(Version20251125, "{}")
 	r := s.post(toolCall(1, "slow"), headerSession, id)
 	if want := "id: 1-0\ndata: \n\nretry: 10\n\n"; r.body != want {

@@ -79,18 +79,27 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 	}
 	ex.server, ex.job, ex.method, ex.id, ex.jsonOnly = h.server, j, m.Method, m.ID, h.opts.JSONOnly
 	ex.init(1, parseAccept(r.Header["Accept"]))
-	wake := ex.begin()
-	switch {
-	case parked != nil:
+	if parked != nil {
+		wake := ex.begin()
 		j.resume(ex, wake, m.Params)
-	case h.server.enter():
-		j.begin(h.server.ctx, m)
-		j.header = r.Header
-		j.heardBy(ex, wake)
-		go j.run()
-	default:
+		h.respond(w, r, ex, wake)
+		return nil
+	}
+	if !h.server.enter() {
 		return shuttingDown(m.ID)
 	}
+	j.begin(h.server.ctx, m)
+	j.header = r.Header
+	if !j.mayAsk(m.Method) {
+		ex.beginInline(h, w, r)
+		j.heardBy(ex, ex.inline.wake)
+		j.run()
+		ex.endInline()
+		return nil
+	}
+	wake := ex.begin()
+	j.heardBy(ex, wake)
+	go j.run()
 	h.respond(w, r, ex, wake)
 	return nil
 }

@@ -24,10 +24,11 @@ func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage
 // ComeBack ends the HTTP response that carries this request, if it is a stream
 // or may become one, and has the client come back for the rest after the given
 // time: a request that takes long then holds no connection. It reports false
-// where that cannot be: only revision 2025-11-25 over HTTP has it.
+// where that cannot be: only revision 2025-11-25 over HTTP has it, on servers
+// with ServerOptions.ComeBack.
 func (r *Request) ComeBack(after time.Duration) bool {
 	session := r.httpSession()
-	return session != nil && session.askBack(r.ID, after)
+	return session != nil && r.Session.server.opts.ComeBack && session.askBack(r.ID, after)
 }
 
 // Header returns the HTTP header that this request came with, nil if it did not

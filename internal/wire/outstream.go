@@ -44,8 +44,13 @@ type outStream struct {
 	reader reader        // the present one; nil if there is none
 	begun  bool          // there was a reader once
 	hangUp time.Duration // > 0: the reader shall ask the client to come back
+	opener streamOpener  // is told when it becomes a stream; nil if nobody wants to know
 	room   chan struct{} // closed when a reader has taken or gone; nil if nobody waits
 }
+
+// A streamOpener starts whoever takes the events of a stream. It is called
+// under mu.
+type streamOpener interface{ streamOpens() }
 
 // A reader is told, on a channel of capacity 1 that is its own, when there is
 // something for it to look at.
@@ -138,6 +143,9 @@ func (st *outStream) start() {
 // open makes the stream one, with its first event where the revision wants it.
 func (st *outStream) open() {
 	st.opened = true
+	if st.opener != nil {
+		st.opener.streamOpens()
+	}
 	if st.prime {
 		st.addEvent(segments{append(st.beginEvent(0), "\n\n"...)})
 	}

@@ -25,9 +25,11 @@ func (p *Peer) outgoingParams(k *call) json.RawMessage {
 	if err != nil {
 		return k.Params // _meta is not an object: the other side may say so
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	k.token = token
+	if ok {
+		p.mu.Lock()
+		k.token = token
+		p.mu.Unlock()
+	}
 	return params
 }
 
@@ -78,6 +80,10 @@ func (p *Peer) handOver(k *call) {
 	progress := k.progress
 	k.progress = nil
 	p.mu.Unlock()
+	k.report(progress)
+}
+
+func (k *call) report(progress []json.RawMessage) {
 	for _, params := range progress {
 		k.Progress(withToken(params, k.token))
 	}
@@ -111,11 +117,18 @@ type taskToken struct {
 
 const maxTaskTokens = 256
 
-// add takes note of a call with a token that is being answered.
-func (t *taskTokens) add(of taskToken, result json.RawMessage) {
-	if _, ok := Member(result, "task"); !ok {
-		return
+// isTask reports whether a result announces another one instead of being it.
+// One of that kind is small.
+func isTask(result json.RawMessage) bool {
+	if len(result) > 16<<10 {
+		return false
 	}
+	_, ok := Member(result, "task")
+	return ok
+}
+
+// add takes note of a call with a token that was answered with a task.
+func (t *taskTokens) add(of taskToken) {
 	if len(t.latest) == maxTaskTokens {
 		t.latest = append(t.latest[:0], t.latest[1:]...)
 	}

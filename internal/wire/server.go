@@ -46,6 +46,10 @@ type ServerOptions struct {
 	// asks before initialize, except ping. Otherwise it is answered.
 	RequireInitialize bool
 
+	// ComeBack lets handlers use Request.ComeBack. Legacy requests over HTTP
+	// then have goroutines of their own, which costs time.
+	ComeBack bool
+
 	// Batches is the longest batch to take, in every legacy revision. 0 means
 	// 50, and only in 2025-03-26, which alone has batches.
 	Batches int

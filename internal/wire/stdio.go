@@ -28,13 +28,16 @@ type StreamConn struct {
 	batch []Message // the rest of a batch
 	noise noise
 
+	now *nowWriter // nil if every write might wait
+
 	mu      sync.Mutex
 	err     error         // why nothing more is written
-	out     []byte        // whole lines, waiting to be written
+	writing bool          // somebody is
+	out     []byte        // what waits to be written; a line may have been begun
 	queued  int           // how many
 	spare   []byte        // the other buffer
 	large   sync.Pool     // *[]byte, buffers that are too large to be the spare
-	wake    sync.Cond     // there is something in out, or err is set
+	wake    sync.Cond     // there is something in out and nobody writes, or err is set
 	room    chan struct{} // closed and replaced when there is room in out
 	waiting int           // for room
 
@@ -71,7 +74,7 @@ const flushTime = time.Second
 // both (r if it is an io.Closer) in the end. They may be the same value: one
 // io.ReadWriteCloser is enough.
 func NewStreamConn(r io.Reader, w io.WriteCloser, opts *StreamOptions) *StreamConn {
-	c := &StreamConn{src: r, w: w, room: make(chan struct{}), written: make(chan struct{})}
+	c := &StreamConn{src: r, w: w, now: newNowWriter(w), room: make(chan struct{}), written: make(chan struct{})}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -185,7 +188,7 @@ func (c *StreamConn) ended(err error) error {
 	return err
 }
 
-// Write queues a message for the goroutine that writes.
+// Write sends a message if that is possible at once, and queues it otherwise.
 func (c *StreamConn) Write(ctx context.Context, m Message) error {
 	size := m.size()
 	c.mu.Lock()
@@ -203,8 +206,42 @@ func (c *StreamConn) Write(ctx context.Context, m Message) error {
 	oneLine(c.out[start:])
 	c.out = append(c.out, '\n')
 	c.queued++
-	c.wake.Signal()
+	switch {
+	case c.writing: // whoever does will go on with this
+	case c.now != nil && len(c.out) <= maxAtOnce:
+		c.writeNow()
+	default:
+		c.wake.Signal()
+	}
 	return nil
+}
+
+// maxAtOnce is more than what a pipe takes at once.
+const maxAtOnce = 64 << 10
+
+// writeNow writes what is queued, as far as nobody has to wait, and leaves the
+// rest to the goroutine that can; c.mu is held before and after.
+func (c *StreamConn) writeNow() {
+	c.writing = true
+	for range 4 { // others may add to it, but not for ever
+		lines := c.takeOut()
+		c.mu.Unlock()
+		n, err := c.now.write(lines)
+		c.mu.Lock()
+		if n < len(lines) || err != nil {
+			// The goroutine will see what is wrong, if something is.
+			c.out = append(lines[n:len(lines):len(lines)], c.out...)
+			break
+		}
+		c.reuse(lines)
+		if len(c.out) == 0 {
+			break
+		}
+	}
+	c.writing = false
+	if len(c.out) > 0 || c.err != nil {
+		c.wake.Signal()
+	}
 }
 
 // grown returns c.out with room for size more bytes; c.mu is held.
@@ -217,15 +254,13 @@ func (c *StreamConn) grown(size int) []byte {
 	return slices.Grow(c.out, size)
 }
 
-// keep makes a buffer that was written available again.
-func (c *StreamConn) keep(buf []byte) {
+// reuse makes a buffer that was written available again; c.mu is held.
+func (c *StreamConn) reuse(buf []byte) {
 	if cap(buf) > keptBuffer {
 		large := buf // so that only these cost an allocation
 		c.large.Put(&large)
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.spare = buf[:0]
 }
 
@@ -271,7 +306,10 @@ func (c *StreamConn) write() {
 			c.stopReading()
 			return
 		}
-		c.keep(lines)
+		c.mu.Lock()
+		c.writing = false
+		c.reuse(lines)
+		c.mu.Unlock()
 	}
 }
 
@@ -279,9 +317,15 @@ func (c *StreamConn) write() {
 func (c *StreamConn) takeQueued() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.out) == 0 && c.err == nil {
+	for c.writing || len(c.out) == 0 && c.err == nil {
 		c.wake.Wait()
 	}
+	c.writing = true
+	return c.takeOut()
+}
+
+// takeOut empties the queue; c.mu is held.
+func (c *StreamConn) takeOut() []byte {
 	lines := c.out
 	c.out, c.spare, c.queued = c.spare, nil, 0
 	c.notifyRoom()

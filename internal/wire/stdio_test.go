@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -338,4 +340,53 @@ func TestStreamQueue(t *testing.T) {
 		}
 		c.Close()
 	})
+}
+
+// Whoever writes, and whether the pipe takes all of it at once, a part or
+// nothing: every message arrives whole, and those of one sender in order.
+func TestStreamConnWritesAtOnceOrLater(t *testing.T) {
+	theirs, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	c := NewStreamConn(strings.NewReader(""), w, nil)
+	const senders, each = 8, 200
+	var wg sync.WaitGroup
+	for sender := range senders {
+		wg.Go(func() {
+			filler := strings.Repeat("x", sender*sender*100) // the pipe is full soon
+			for i := range each {
+				params := fmt.Appendf(nil, `{"sender":%d,"i":%d,"filler":%q}`, sender, i, filler)
+				if err := c.Write(t.Context(), Message{Method: "m", Params: params}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var next [senders]int
+	lines := bufio.NewScanner(theirs)
+	for range senders * each {
+		if !lines.Scan() {
+			t.Fatalf("after %v: %v", next, lines.Err())
+		}
+		var m struct {
+			Params struct {
+				Sender, I int
+				Filler    string
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			t.Fatalf("%v: %.100s", err, lines.Bytes())
+		}
+		if p := m.Params; p.I != next[p.Sender] || len(p.Filler) != p.Sender*p.Sender*100 {
+			t.Fatalf("message %d of %d after %d", p.I, p.Sender, next[p.Sender]-1)
+		}
+		next[m.Params.Sender]++
+	}
+	wg.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }

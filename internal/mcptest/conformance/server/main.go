@@ -45,6 +45,7 @@ func run(ctx context.Context) error {
 		}`),
 		Handler:      fixture,
 		ParamHeaders: fixture.paramHeaders,
+		ComeBack:     true,
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
