@@ -4,22 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// serverSide answers what one server asks and tells on its own account.
-type serverSide struct {
-	host    *Host
-	server  string
-	profile conn.Profile
-}
-
-func (h *Host) serverSide(server string, p conn.Profile) wire.Handler {
-	return serverSide{h, server, p}
-}
+// serverSide answers what one server asks and tells on its own account, over a
+// connection that sessions of several hosts may share.
+type serverSide struct{ shared *conn.Shared }
 
 // cancelled is the answer to an elicitation when there is nobody to ask.
 var cancelled = json.RawMessage(`{"action":"cancel"}`)
@@ -35,10 +29,12 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 		client = to.session.opts.Client
 	}
 	switch {
+	case r.Method == "elicitation/create" && to.host != nil:
+		return to.elicit(ctx, client, r.Params)
 	case r.Method == "elicitation/create":
-		return x.elicit(ctx, client, r.Params)
+		return cancelled, nil
 	case r.Method == "sampling/createMessage" && client.Sample != nil:
-		return client.Sample(ctx, x.server, r.Params)
+		return client.Sample(ctx, to.server, r.Params)
 	case r.Method == "roots/list" && client.Roots != nil:
 		return client.Roots(ctx)
 	}
@@ -51,18 +47,18 @@ const elicitPatience = 10 * time.Minute
 // elicit asks the person. The question ends with the calls it may belong to: not
 // every server takes it back. An answer that does not come, in time or at all, is
 // a cancellation: the server must not wait for ever.
-func (x serverSide) elicit(ctx context.Context, client *Client, params json.RawMessage) (json.RawMessage, error) {
-	answer := cancelled
-	err := x.host.protect("Elicit", func() (err error) {
+func (a asked) elicit(ctx context.Context, client *Client, params json.RawMessage) (json.RawMessage, error) {
+	answer, host := cancelled, a.host
+	err := host.protect("Elicit", func() (err error) {
 		if client.Elicit != nil {
-			answer, err = client.Elicit(ctx, x.server, params)
+			answer, err = client.Elicit(ctx, a.server, params)
 			return err
 		}
-		ui := x.host.opts.UI
+		ui := host.opts.UI
 		if ui == nil || ui.Elicit == nil {
 			return nil
 		}
-		result, err := ui.Elicit(ctx, ElicitRequest{Server: x.server, Params: params})
+		result, err := ui.Elicit(ctx, ElicitRequest{Server: a.server, Params: params})
 		if err == nil {
 			answer, err = json.Marshal(result)
 		}
@@ -72,7 +68,7 @@ func (x serverSide) elicit(ctx context.Context, client *Client, params json.RawM
 		return nil, refusal // which the client means for the server
 	}
 	if err != nil {
-		x.host.opts.Logger.Warn("elicitation", "server", x.server, "error", err)
+		host.opts.Logger.Warn("elicitation", "server", a.server, "error", err)
 		return cancelled, nil
 	}
 	return answer, nil
@@ -84,32 +80,33 @@ func (x serverSide) elicit(ctx context.Context, client *Client, params json.RawM
 // session must not learn of another.
 func (x serverSide) asker(tag any) asked {
 	if f, ok := tag.(*flight); ok {
-		return asked{f.session, []*flight{f}}
+		return f.asked()
 	}
 	all := x.sessions()
-	var busy []asked
-	for _, s := range all {
-		if flights := s.inFlight(x.server); flights != nil {
-			busy = append(busy, asked{s, flights})
-		}
-	}
+	busy := slices.DeleteFunc(slices.Clone(all), func(a asked) bool { return len(a.flights) == 0 })
 	switch {
 	case len(busy) == 1:
 		return busy[0]
 	case len(busy) == 0 && len(all) == 1:
-		return asked{session: all[0]}
+		return all[0]
+	}
+	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
+	if parties := x.shared.Parties(); len(parties) == 1 && !slices.ContainsFunc(all, own) {
+		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server} // whose UI is that of all sessions
 	}
 	return asked{}
 }
 
-// sessions are those that share this connection.
-func (x serverSide) sessions() []*Session {
-	x.host.sessionsMu.Lock()
-	defer x.host.sessionsMu.Unlock()
-	var all []*Session
-	for s := range x.host.sessions {
-		if s.profile.Key == x.profile.Key {
-			all = append(all, s)
+// sessions are those that share this connection, of whatever host, with their
+// requests that are under way to the server.
+func (x serverSide) sessions() []asked {
+	var all []asked
+	for _, party := range x.shared.Parties() {
+		h := party.Owner.(*Host)
+		for _, s := range h.openSessions() {
+			if x.shared.Serves(h, s.profile) {
+				all = append(all, asked{h, party.Server, s, s.inFlight(party.Server)})
+			}
 		}
 	}
 	return all
@@ -119,31 +116,39 @@ func (x serverSide) sessions() []*Session {
 // of resources are for all that share the connection, unless they came with the
 // call of one.
 func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification) {
-	ui := x.host.opts.UI
-	if n.Method == "notifications/elicitation/complete" && ui != nil && ui.ElicitComplete != nil {
-		id, _ := wire.StringMember(n.Params, "elicitationId")
-		ui.ElicitComplete(x.server, id)
+	if n.Method == "notifications/elicitation/complete" && x.elicitComplete(n) {
 		return
 	}
 	var to []asked
 	if f, ok := n.Tag.(*flight); ok {
-		to = []asked{{f.session, []*flight{f}}}
+		to = []asked{f.asked()}
 	} else if n.Method == "notifications/progress" {
 		return // of a call that is over
 	} else {
-		for _, s := range x.sessions() {
-			to = append(to, asked{s, s.inFlight(x.server)})
-		}
+		to = x.sessions()
 	}
 	for _, a := range to {
 		if a.session.opts.Client == nil {
 			continue
 		}
-		_ = x.host.protect("Client", func() error { // the next one is told nevertheless
-			a.session.notified(a.values(ctx), x.server, n)
+		_ = a.session.host.protect("Client", func() error { // the next one is told nevertheless
+			a.session.notified(a.values(ctx), a.server, n)
 			return nil
 		})
 	}
+}
+
+// elicitComplete tells the hosts that sent a person somewhere, and reports
+// whether there is any that wants to know.
+func (x serverSide) elicitComplete(n *wire.Notification) (told bool) {
+	id, _ := wire.StringMember(n.Params, "elicitationId")
+	for _, party := range x.shared.Parties() {
+		if ui := party.Owner.(*Host).opts.UI; ui != nil && ui.ElicitComplete != nil {
+			ui.ElicitComplete(party.Server, id)
+			told = true
+		}
+	}
+	return told
 }
 
 // notified tells the session's user of what a server says on its own account.
