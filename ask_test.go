@@ -204,7 +204,10 @@ func TestPanics(t *testing.T) {
 		t.Error("a panic of Progress fails the call")
 	}
 	where.Store("changed")
-	if err := h.Apply(t.Context(), map[string]config.Server{"other": {Command: "no-such-program"}}); err != nil {
+	if err := h.Apply(t.Context(), map[string]config.Server{"other": scripted()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Connect(t.Context(), "other"); err != nil { // so that it has tools
 		t.Fatal(err)
 	}
 	log.await(t, "boom in changed")
