@@ -237,7 +237,7 @@ func TestDaemonIsShared(t *testing.T) {
 	if out, _ := s.run("call", "s.pid"); strings.TrimSpace(out) == pid {
 		t.Error("the same process after reconnect")
 	}
-	if out, _ := s.run("call", "s.big", "--raw"); len(out) < 40<<20 {
+	if out, _ := s.run("call", "s.big", "--raw"); len(out) < 34<<20 {
 		t.Errorf("a long result has %d bytes", len(out))
 	}
 }

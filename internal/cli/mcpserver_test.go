@@ -198,7 +198,7 @@ func (s *scriptServer) call(ctx context.Context, r *wire.Request) (json.RawMessa
 		}
 		return text("counted")
 	case "big":
-		return text(strings.Repeat("0123456789abcdef", 40<<20/16))
+		return text(strings.Repeat("0123456789abcdef", 34<<20/16))
 	default:
 		return text("called " + name)
 	}
