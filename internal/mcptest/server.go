@@ -62,12 +62,16 @@ type server struct {
 
 	lists int              // how often tools/list was asked for
 	asked map[wire.ID]*ask // questions to the client, by the id of the last
+
+	visited map[string]bool // ids of the URLs that the tool visited was called for
 }
 
 // ask is a call that asks the client before it is answered.
 type ask struct {
 	call    wire.ID
 	more    int      // questions to come
+	params  string   // of each
+	whole   bool     // the answers are wanted as they are
 	answers []string // so far
 }
 
@@ -78,7 +82,7 @@ func serve(args []string, in io.ReadCloser, out io.WriteCloser, diagnostics io.W
 		fmt.Fprintln(diagnostics, "mcptest:", err)
 		return 2
 	}
-	s := &server{script: script, in: in, out: out, late: map[wire.ID]bool{}, asked: map[wire.ID]*ask{}}
+	s := &server{script: script, in: in, out: out, late: map[wire.ID]bool{}, asked: map[wire.ID]*ask{}, visited: map[string]bool{}}
 	if err := s.begin(diagnostics); err != nil {
 		fmt.Fprintln(diagnostics, "mcptest:", err)
 		return 2
@@ -224,6 +228,9 @@ var tools = []struct{ name, does string }{
 	{"hangup", "closes its input, then answers"},
 	{"pid", "answers with the number of its process"},
 	{"ask", "asks the client count questions, one after the other, and answers with what it did"},
+	{"elicit", "asks the client what text says, which is the params of an elicitation, and answers with the answer"},
+	{"gated", "answers with an error that sends the client to a URL with the id text, until the tool visited was called with it"},
+	{"visited", "says that the person is done at the URL with the id text, then answers"},
 	{"changed", "says count times that its tools have changed, then answers"},
 	{"lists", "answers with how often its tools have been listed"},
 	{"note", "appends text to the journal as a line, then answers with it"},
@@ -321,7 +328,15 @@ func (s *server) call(m wire.Message) {
 	case "pid":
 		s.text(m.ID, strconv.Itoa(os.Getpid()))
 	case "ask":
-		s.ask(m, args.Count)
+		s.ask(m, &ask{call: m.ID, more: args.Count, params: elicitation})
+	case "elicit":
+		s.ask(m, &ask{call: m.ID, more: 1, params: args.Text, whole: true})
+	case "gated":
+		s.gated(m.ID, args.Text)
+	case "visited":
+		s.visited[args.Text] = true
+		s.send(wire.Message{Method: "notifications/elicitation/complete", Params: fmt.Appendf(nil, `{"elicitationId":%q}`, args.Text)})
+		s.text(m.ID, "visited")
 	case "changed":
 		for range args.Count {
 			s.send(wire.Message{Method: "notifications/tools/list_changed"})
@@ -342,26 +357,44 @@ func (s *server) call(m wire.Message) {
 	}
 }
 
+// gated refuses a call until a person has been at a URL.
+func (s *server) gated(id wire.ID, url string) {
+	if s.visited[url] {
+		s.text(id, "open")
+		return
+	}
+	data := fmt.Appendf(nil, `{"elicitations":[{"mode":"url","elicitationId":%q,"url":"https://example.com/visit?id=1","message":"Please visit"}]}`, url)
+	s.send(wire.Message{ID: id, Error: &wire.Error{Code: -32042, Message: "a visit is needed", Data: data}})
+}
+
 // ask asks the client, in the way of the call's era.
-func (s *server) ask(m wire.Message, questions int) {
+func (s *server) ask(m wire.Message, a *ask) {
 	if version, _ := wire.StringMember(m.Params, "_meta", wire.MetaProtocolVersion); version == "" {
-		s.question(&ask{call: m.ID, more: questions})
+		s.question(a)
 		return
 	}
 	if _, answered := wire.Member(m.Params, "inputResponses"); !answered {
 		var list []string
-		for i := range questions {
-			list = append(list, fmt.Sprintf(`"q%d":{"method":"elicitation/create","params":%s}`, i, elicitation))
+		for i := range a.more {
+			list = append(list, fmt.Sprintf(`"q%d":{"method":"elicitation/create","params":%s}`, i, a.params))
 		}
 		s.answer(m.ID, `{"resultType":"input_required","inputRequests":{`+strings.Join(list, ",")+`}}`)
 		return
 	}
-	var actions []string
-	for i := range questions {
-		action, _ := wire.StringMember(m.Params, "inputResponses", fmt.Sprintf("q%d", i), "action")
-		actions = append(actions, action)
+	for i := range a.more {
+		answer, _ := wire.Member(m.Params, "inputResponses", fmt.Sprintf("q%d", i))
+		a.add(answer)
 	}
-	s.text(m.ID, strings.Join(actions, " "))
+	s.text(m.ID, strings.Join(a.answers, " "))
+}
+
+// add takes in an answer.
+func (a *ask) add(answer json.RawMessage) {
+	text, _ := wire.StringMember(answer, "action")
+	if a.whole {
+		text = string(answer)
+	}
+	a.answers = append(a.answers, text)
 }
 
 const elicitation = `{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}`
@@ -375,7 +408,7 @@ func (s *server) question(a *ask) {
 	a.more--
 	id := wire.StringID(fmt.Sprintf("question %v %d", a.call, a.more))
 	s.asked[id] = a
-	s.send(wire.Message{ID: id, Method: "elicitation/create", Params: json.RawMessage(elicitation)})
+	s.send(wire.Message{ID: id, Method: "elicitation/create", Params: json.RawMessage(a.params)})
 }
 
 // answered goes on with the call to which a question belongs.
@@ -385,11 +418,11 @@ func (s *server) answered(m wire.Message) {
 		return
 	}
 	delete(s.asked, m.ID)
-	action, _ := wire.StringMember(m.Result, "action")
 	if m.Error != nil {
-		action = fmt.Sprintf("error %d", m.Error.Code)
+		a.answers = append(a.answers, fmt.Sprintf("error %d", m.Error.Code))
+	} else {
+		a.add(m.Result)
 	}
-	a.answers = append(a.answers, action)
 	s.question(a)
 }
 
