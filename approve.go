@@ -23,19 +23,67 @@ type ApprovalRequest struct {
 	Approved bool `json:"approved"` // it is approved already
 }
 
-// Approval returns what approving a server would mean. A server that comes from
-// the user's own files needs no approval: that is an error here.
+// subject is what a person decides about: a declaration of a server, or the
+// hooks of the project.
+type subject struct {
+	name     string
+	what     string // for a sentence
+	origin   config.Origin
+	hash     string
+	approved bool
+	describe func() string
+	invalid  *Error // why it cannot be approved; nil if it can
+}
+
+// Approval returns what approving a server, or ProjectHooks, would mean. A server
+// that comes from the user's own files needs no approval: that is an error here.
 func (h *Host) Approval(name string) (ApprovalRequest, error) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
-	st, err := h.awaiting(name)
+	s, err := h.subject(name)
 	if err != nil {
 		return ApprovalRequest{}, err
 	}
-	return ApprovalRequest{
-		Name: st.Name, Hash: st.hash, Origin: st.Origin, Approved: st.approved,
-		Text: policy.Describe(st.launch),
-	}, nil
+	return ApprovalRequest{Name: s.name, Hash: s.hash, Origin: s.origin, Approved: s.approved, Text: s.describe()}, nil
+}
+
+// subject finds what a name means to somebody who decides about it.
+func (h *Host) subject(name string) (subject, error) {
+	if name == ProjectHooks {
+		return h.hooksSubject()
+	}
+	st, err := h.awaiting(name)
+	if err != nil {
+		return subject{}, err
+	}
+	return st.subject(), nil
+}
+
+// subject is a declaration as something to decide about.
+func (st ServerStatus) subject() subject {
+	s := subject{
+		name: st.Name, what: fmt.Sprintf("Server %q", st.Name), origin: st.Origin, hash: st.hash, approved: st.approved,
+		describe: func() string { return policy.Describe(st.launch) },
+	}
+	if st.State == config.Failed {
+		s.invalid = &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid and cannot be approved: %s", st.Name, st.Reason), Problems: st.Problems}
+	}
+	return s
+}
+
+func (h *Host) hooksSubject() (subject, error) {
+	st := h.reading.Load().snap.Hooks
+	if st == nil {
+		return subject{}, errorf(KindNotFound, "The project has no hooks: %s declares none.", h.places.projectSettings())
+	}
+	s := subject{
+		name: ProjectHooks, what: "The set of hooks", origin: st.Origin, hash: st.hash, approved: st.Run(),
+		describe: func() string { return policy.DescribeHooks(st.launch) },
+	}
+	if st.State == config.Failed {
+		s.invalid = errorf(KindConfigInvalid, "The hooks of the project are invalid and cannot be approved: %s", st.Reason)
+	}
+	return s, nil
 }
 
 // awaiting finds the strongest declaration of a name that is subject to
@@ -64,13 +112,15 @@ func (h *Host) awaiting(name string) (ServerStatus, error) {
 	return ServerStatus{}, errorf(KindConfigInvalid, "Server %q needs no approval: %s is not part of a project.", st.Name, st.Origin.File)
 }
 
-// Approve records that a server may be used as it is described by hash. If its
-// declaration changed since the hash was shown, nothing is approved.
+// Approve records that a server, or ProjectHooks, may be used as it is described
+// by hash. If its declaration changed since the hash was shown, nothing is
+// approved.
 func (h *Host) Approve(ctx context.Context, name, hash string) (Change, error) {
 	return h.decide(ctx, name, hash, policy.Approve)
 }
 
-// Reject records that a server must not be used as it is described by hash.
+// Reject records that a server, or ProjectHooks, must not be used as it is
+// described by hash.
 func (h *Host) Reject(ctx context.Context, name, hash string) (Change, error) {
 	return h.decide(ctx, name, hash, policy.Reject)
 }
@@ -81,18 +131,22 @@ func (h *Host) decide(ctx context.Context, name, hash string, decision policy.De
 	if err := h.reload(ctx); err != nil { // what was shown may have changed since
 		return Change{}, err
 	}
-	st, err := h.awaiting(name)
+	s, err := h.subject(name)
 	if err != nil {
 		return Change{}, err
 	}
-	if st.State == config.Failed && decision == policy.Approve {
-		return Change{}, &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid and cannot be approved: %s", st.Name, st.Reason), Problems: st.Problems}
+	if s.invalid != nil && decision == policy.Approve {
+		return Change{}, s.invalid
 	}
-	if st.hash != hash {
-		return Change{}, errorf(KindDenied, "Server %q changed since it was shown; nothing was %s.", st.Name, done(decision)).hint("Run `patchbay %s %s` again.", decision, st.Name)
+	if s.hash != hash {
+		again := s.name
+		if name == ProjectHooks {
+			again = "--hooks"
+		}
+		return Change{}, errorf(KindDenied, "%s changed since it was shown; nothing was %s.", s.what, done(decision)).hint("Run `patchbay %s %s` again.", decision, again)
 	}
-	change := Change{Action: done(decision), Name: st.Name, Scope: st.Origin.Scope, File: h.places.approvalsFile()}
-	return change, h.record(ctx, decision, st)
+	change := Change{Action: done(decision), Name: s.name, Scope: s.origin.Scope, File: h.places.approvalsFile()}
+	return change, h.record(ctx, decision, s)
 }
 
 // done names what was done.
@@ -103,11 +157,11 @@ func done(d policy.Decision) string {
 	return "rejected"
 }
 
-// record keeps a decision about declarations and applies it.
-func (h *Host) record(ctx context.Context, decision policy.Decision, about ...ServerStatus) error {
+// record keeps a decision and applies it.
+func (h *Host) record(ctx context.Context, decision policy.Decision, about ...subject) error {
 	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
-		for _, st := range about {
-			a.Set(st.hash, policy.Approval{Decision: decision, Name: st.Name, Project: h.places.realProject, File: st.Origin.File, When: h.opts.Now().UTC()})
+		for _, s := range about {
+			a.Set(s.hash, policy.Approval{Decision: decision, Name: s.name, Project: h.places.realProject, File: s.origin.File, When: h.opts.Now().UTC()})
 		}
 		return len(about) > 0
 	})

@@ -118,66 +118,49 @@ func (c Call) params(t *offered) (json.RawMessage, error) {
 }
 
 // callTool makes a tools/call with params whose name is the tool's own, if the
-// rules and hooks let it.
+// rules, the hooks and whoever is asked let it.
 func (s *Session) callTool(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
 	if s.host.opts.Observe == nil {
-		return s.callPermitted(ctx, t, params, progress)
+		return s.callPermitted(ctx, t, params, progress, nil)
 	}
 	r, params := s.begin("tools/call", t.Server, params)
 	r.decided(t)
-	raw, err := s.callPermitted(ctx, t, params, progress)
+	raw, err := s.callPermitted(ctx, t, params, progress, &r)
 	s.end(ctx, r, raw, err)
 	return raw, err
 }
 
-func (s *Session) callPermitted(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
-	arguments, _ := wire.Member(params, "arguments")
-	if err := s.permit(ctx, t, arguments); err != nil {
-		return nil, err
+// callPermitted makes the call if it may be made; what hooks decide about it goes
+// into the record, if there is one.
+func (s *Session) callPermitted(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage), r *CallRecord) (json.RawMessage, error) {
+	if t.Changed {
+		return nil, toolChanged(t.Tool)
 	}
-	hooks := s.host.opts.Hooks
-	if hooks == nil {
-		return s.execute(ctx, t, params, progress)
+	if t.decision.Effect == Deny {
+		return nil, denied(t.Tool, t.decision)
 	}
-	call := &HookCall{Session: s.opts.Name, Server: t.Server, Tool: t.Tool.Tool, Arguments: arguments}
-	if hooks.BeforeCall != nil {
-		if err := s.host.protect("Hooks.BeforeCall", func() error { return hooks.BeforeCall(ctx, call) }); err != nil {
-			return nil, errorf(KindDenied, "%s was refused: %v", t.Name, err)
+	hooks, decision := s.host.hooks(), t.decision
+	var call *HookCall
+	if hooks.aroundCalls() {
+		var err error
+		call = s.hookCall(t, params)
+		params, err = s.beforeCall(ctx, hooks, t, call, params)
+		decision = call.decide(t.decision, r)
+		if err != nil {
+			return nil, err
 		}
-		if string(call.Arguments) != string(arguments) {
-			changed, err := withArguments(params, call.Arguments)
-			if err != nil {
-				return nil, errorf(KindConfigInvalid, "A hook gave %s arguments that are no JSON object: %v", t.Name, err)
-			}
-			params = changed
+	}
+	if decision.Effect == Ask {
+		arguments, _ := wire.Member(params, "arguments")
+		if err := s.consent(ctx, t.Tool, decision, arguments); err != nil {
+			return nil, err
 		}
 	}
 	raw, err := s.execute(ctx, t, params, progress)
-	if err != nil || hooks.AfterCall == nil {
+	if err != nil || call == nil {
 		return raw, err
 	}
-	r := &Result{Tool: t.Tool, Raw: raw, host: s.host}
-	err = s.host.protect("Hooks.AfterCall", func() (err error) {
-		r, err = hooks.AfterCall(ctx, call, r)
-		if err == nil && r == nil {
-			err = errors.New("the hook returned nothing")
-		}
-		return err
-	})
-	if err != nil {
-		return nil, errorf(KindDenied, "The result of %s was refused: %v", t.Name, err)
-	}
-	return r.Raw, nil
-}
-
-func withArguments(params, arguments json.RawMessage) (json.RawMessage, error) {
-	if err := wire.Valid(arguments, wire.Limits{}); err != nil {
-		return nil, err
-	}
-	if !wire.IsObject(arguments) {
-		return nil, errors.New("it is something else")
-	}
-	return wire.SetMember(params, arguments, "arguments")
+	return s.afterCall(ctx, hooks, t, call, raw)
 }
 
 // execute makes a call that was permitted. A tool that may be called only as it
@@ -192,7 +175,14 @@ func (s *Session) execute(ctx context.Context, t *offered, params json.RawMessag
 	if t.strict {
 		accept = func(c *conn.Catalog) error { return s.accepts(t.Tool, c) }
 	}
-	return s.request(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress}, accept)
+	send := func() (json.RawMessage, error) {
+		return s.request(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress}, accept)
+	}
+	raw, err := send()
+	if err != nil && s.visitURLs(ctx, t.Server, err) {
+		return send()
+	}
+	return raw, err
 }
 
 // accepts says why a tool may not be called as a catalog defines it.

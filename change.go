@@ -139,10 +139,10 @@ const approvedNote = "approved for you; others who use this project are asked"
 
 // approveAdded approves the entries that were just written to a project file.
 func (h *Host) approveAdded(ctx context.Context, path string, names ...string) error {
-	var added []ServerStatus
+	var added []subject
 	for _, name := range names {
 		if st, ok := h.declared(path, name); ok && st.Origin.Project != "" {
-			added = append(added, st)
+			added = append(added, st.subject())
 		}
 	}
 	return h.record(ctx, policy.Approve, added...)

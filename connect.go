@@ -67,8 +67,12 @@ func (h *Host) mayRunCommands(st ServerStatus) bool {
 	return err == nil && secret.CheckOwner(info) == nil
 }
 
-// inProcessProvider is the provider id of the embedding program's own servers.
-const inProcessProvider = "inprocess"
+// The provider ids of the embedding program's own servers, in its process and
+// outside.
+const (
+	inProcessProvider = "inprocess"
+	programProvider   = "program"
+)
 
 // inProcessEntries declares the servers of the embedding program. They come
 // before any file: the program knows what it brings.
@@ -119,7 +123,7 @@ func (h *Host) appliedEntries() []config.Entry {
 	for _, name := range slices.Sorted(maps.Keys(h.applied)) {
 		entries = append(entries, config.Entry{
 			Name: name, Server: h.applied[name], Dialect: config.DialectPatchbay,
-			Origin: config.Origin{Provider: "program", Product: "This program", Priority: 115, Scope: config.ScopeUser},
+			Origin: config.Origin{Provider: programProvider, Product: "This program", Priority: 115, Scope: config.ScopeUser},
 		})
 	}
 	return entries

@@ -28,6 +28,7 @@ package patchbay
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -45,7 +46,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/proc"
 	"github.com/patchbay-mcp/patchbay/internal/secret"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Options says where a Host looks and what it trusts. The zero value is a
@@ -113,6 +113,7 @@ type Host struct {
 	scan     discover.Env
 	key      []byte // of connection hashes
 	resolver *secret.Resolver
+	guard    *proc.Guard
 	manager  *conn.Manager
 	news     news
 
@@ -124,6 +125,10 @@ type Host struct {
 	changing sync.Mutex
 	applied  map[string]config.Server
 	reading  atomic.Pointer[reading] // replaced with changing held
+	hooked   atomic.Pointer[Hooks]   // of the reading and the program; replaced with it
+
+	answers elicitModes // the questions that can be answered without a session's user
+	visits  visits
 
 	sessionsMu sync.Mutex // guards sessions and closed
 	sessions   map[*Session]bool
@@ -177,18 +182,18 @@ func (h *Host) start(ctx context.Context) error {
 	// Hashes of connections are compared within this process only, so a key of
 	// its own is enough, and nothing about a secret can be told from them.
 	h.key = []byte(rand.Text())
-	var guard *proc.Guard
 	if len(h.opts.Guard) > 0 {
 		var err error
-		if guard, err = proc.NewGuard(h.opts.Guard); err != nil {
+		if h.guard, err = proc.NewGuard(h.opts.Guard); err != nil {
 			return fmt.Errorf("guard: %w", err)
 		}
 	}
+	h.answers = h.elicitModes()
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
 	h.manager = conn.NewManager(conn.Options{
-		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: guard,
-		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.opts.UI),
-		Changed: h.news.announce, Owner: h, Handler: func(c *conn.Shared) wire.Handler { return serverSide{c} },
+		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: h.guard,
+		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.answers),
+		Changed: h.news.announce, Handler: h.serverSide,
 	})
 	if !h.opts.WatchFiles {
 		return h.Reload(ctx)
@@ -215,6 +220,9 @@ func (h *Host) Close() error {
 	}
 	if h.resolver != nil {
 		h.resolver.Close()
+	}
+	if h.guard != nil {
+		err = errors.Join(err, h.guard.Close())
 	}
 	return err
 }

@@ -3,20 +3,21 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"slices"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// serverSide answers what one server asks and tells on its own account, over a
-// connection that sessions of several hosts may share.
-type serverSide struct{ shared *conn.Shared }
+// serverSide answers what one server asks and tells on its own account.
+type serverSide struct {
+	host    *Host
+	server  string
+	profile conn.Profile
+}
 
-// cancelled is the answer to an elicitation when there is nobody to ask.
-var cancelled = json.RawMessage(`{"action":"cancel"}`)
+func (h *Host) serverSide(server string, p conn.Profile) wire.Handler {
+	return serverSide{h, server, p}
+}
 
 // HandleRequest takes a request to the session it belongs to. If that is
 // nobody's, an elicitation is cancelled.
@@ -29,49 +30,14 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 		client = to.session.opts.Client
 	}
 	switch {
-	case r.Method == "elicitation/create" && to.host != nil:
-		return to.elicit(ctx, client, r.Params)
 	case r.Method == "elicitation/create":
-		return cancelled, nil
+		return x.elicit(ctx, to.session, r.Params)
 	case r.Method == "sampling/createMessage" && client.Sample != nil:
-		return client.Sample(ctx, to.server, r.Params)
+		return client.Sample(ctx, x.server, r.Params)
 	case r.Method == "roots/list" && client.Roots != nil:
 		return client.Roots(ctx)
 	}
 	return nil, &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method}
-}
-
-// elicitPatience is how long a person has to answer.
-const elicitPatience = 10 * time.Minute
-
-// elicit asks the person. The question ends with the calls it may belong to: not
-// every server takes it back. An answer that does not come, in time or at all, is
-// a cancellation: the server must not wait for ever.
-func (a asked) elicit(ctx context.Context, client *Client, params json.RawMessage) (json.RawMessage, error) {
-	answer, host := cancelled, a.host
-	err := host.protect("Elicit", func() (err error) {
-		if client.Elicit != nil {
-			answer, err = client.Elicit(ctx, a.server, params)
-			return err
-		}
-		ui := host.opts.UI
-		if ui == nil || ui.Elicit == nil {
-			return nil
-		}
-		result, err := ui.Elicit(ctx, ElicitRequest{Server: a.server, Params: params})
-		if err == nil {
-			answer, err = json.Marshal(result)
-		}
-		return err
-	})
-	if refusal, ok := errors.AsType[*RPCError](err); ok {
-		return nil, refusal // which the client means for the server
-	}
-	if err != nil {
-		host.opts.Logger.Warn("elicitation", "server", a.server, "error", err)
-		return cancelled, nil
-	}
-	return answer, nil
 }
 
 // asker finds the session that a request of the server belongs to: the one whose
@@ -80,33 +46,32 @@ func (a asked) elicit(ctx context.Context, client *Client, params json.RawMessag
 // session must not learn of another.
 func (x serverSide) asker(tag any) asked {
 	if f, ok := tag.(*flight); ok {
-		return f.asked()
+		return asked{f.session, []*flight{f}}
 	}
 	all := x.sessions()
-	busy := slices.DeleteFunc(slices.Clone(all), func(a asked) bool { return len(a.flights) == 0 })
+	var busy []asked
+	for _, s := range all {
+		if flights := s.inFlight(x.server); flights != nil {
+			busy = append(busy, asked{s, flights})
+		}
+	}
 	switch {
 	case len(busy) == 1:
 		return busy[0]
 	case len(busy) == 0 && len(all) == 1:
-		return all[0]
-	}
-	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
-	if parties := x.shared.Parties(); len(parties) == 1 && !slices.ContainsFunc(all, own) {
-		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server} // whose UI is that of all sessions
+		return asked{session: all[0]}
 	}
 	return asked{}
 }
 
-// sessions are those that share this connection, of whatever host, with their
-// requests that are under way to the server.
-func (x serverSide) sessions() []asked {
-	var all []asked
-	for _, party := range x.shared.Parties() {
-		h := party.Owner.(*Host)
-		for _, s := range h.openSessions() {
-			if x.shared.Serves(h, s.profile) {
-				all = append(all, asked{h, party.Server, s, s.inFlight(party.Server)})
-			}
+// sessions are those that share this connection.
+func (x serverSide) sessions() []*Session {
+	x.host.sessionsMu.Lock()
+	defer x.host.sessionsMu.Unlock()
+	var all []*Session
+	for s := range x.host.sessions {
+		if s.profile.Key == x.profile.Key {
+			all = append(all, s)
 		}
 	}
 	return all
@@ -116,39 +81,29 @@ func (x serverSide) sessions() []asked {
 // of resources are for all that share the connection, unless they came with the
 // call of one.
 func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification) {
-	if n.Method == "notifications/elicitation/complete" && x.elicitComplete(n) {
+	if n.Method == methodElicitComplete {
+		x.visited(ctx, n)
 		return
 	}
 	var to []asked
 	if f, ok := n.Tag.(*flight); ok {
-		to = []asked{f.asked()}
+		to = []asked{{f.session, []*flight{f}}}
 	} else if n.Method == "notifications/progress" {
 		return // of a call that is over
 	} else {
-		to = x.sessions()
+		for _, s := range x.sessions() {
+			to = append(to, asked{s, s.inFlight(x.server)})
+		}
 	}
 	for _, a := range to {
 		if a.session.opts.Client == nil {
 			continue
 		}
-		_ = a.session.host.protect("Client", func() error { // the next one is told nevertheless
-			a.session.notified(a.values(ctx), a.server, n)
+		_ = x.host.protect("Client", func() error { // the next one is told nevertheless
+			a.session.notified(a.values(ctx), x.server, n)
 			return nil
 		})
 	}
-}
-
-// elicitComplete tells the hosts that sent a person somewhere, and reports
-// whether there is any that wants to know.
-func (x serverSide) elicitComplete(n *wire.Notification) (told bool) {
-	id, _ := wire.StringMember(n.Params, "elicitationId")
-	for _, party := range x.shared.Parties() {
-		if ui := party.Owner.(*Host).opts.UI; ui != nil && ui.ElicitComplete != nil {
-			ui.ElicitComplete(party.Server, id)
-			told = true
-		}
-	}
-	return told
 }
 
 // notified tells the session's user of what a server says on its own account.

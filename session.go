@@ -2,11 +2,9 @@ package patchbay
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +12,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/policy"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // SessionOptions says what one user of a host may see and call.
@@ -74,8 +71,7 @@ type view struct {
 // NewSession opens a session. Rules that cannot be understood deny what they
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
-	s := &Session{host: h, opts: o, profile: o.Client.profile(h.opts.UI), view: &view{rules: slices.Clone(o.Rules)}}
-	s.profile.Session = rand.Text()
+	s := &Session{host: h, opts: o, profile: o.Client.profile(h.answers), view: &view{rules: slices.Clone(o.Rules)}}
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
@@ -109,8 +105,7 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 func (s *Session) For(c *Client) (*Session, error) {
 	o := s.opts
 	o.Client = c
-	other := &Session{host: s.host, opts: o, profile: c.profile(s.host.opts.UI), view: s.view}
-	other.profile.Session = s.profile.Session // to servers it is the same
+	other := &Session{host: s.host, opts: o, profile: c.profile(s.host.answers), view: s.view}
 	if err := other.open(s.life); err != nil {
 		return nil, err
 	}
@@ -126,7 +121,6 @@ func (s *Session) open(life context.Context) error {
 		return errorf(KindDenied, "The host is closed.")
 	}
 	h.sessions[s] = true
-	h.manager.Hold(s.profile)
 	s.life, s.stop = context.WithCancel(life)
 	if c := s.opts.Client; c != nil && c.Changed != nil {
 		h.followers.Go(s.follow)
@@ -134,18 +128,20 @@ func (s *Session) open(life context.Context) error {
 	return nil
 }
 
-// Close ends the session and the connections that are for no other; one that
-// stands for its server stays until sessions that declare something else need
-// the server. Calls under way go on.
+// Close ends the session and the connections that were made for no other. Calls
+// over the host's own connections go on.
 func (s *Session) Close() {
 	s.letGo()
 	s.stop()
 	h := s.host
 	h.sessionsMu.Lock()
-	open := h.sessions[s]
 	delete(h.sessions, s)
+	shared := false
+	for other := range h.sessions {
+		shared = shared || other.profile.Key == s.profile.Key
+	}
 	h.sessionsMu.Unlock()
-	if open {
+	if !shared {
 		h.manager.Release(s.profile)
 	}
 }
@@ -154,13 +150,6 @@ func (s *Session) Close() {
 // has changed.
 func (s *Session) RootsChanged(ctx context.Context) {
 	s.host.manager.Notify(ctx, s.profile, "notifications/roots/list_changed", nil)
-}
-
-// openSessions returns the sessions of the host.
-func (h *Host) openSessions() []*Session {
-	h.sessionsMu.Lock()
-	defer h.sessionsMu.Unlock()
-	return slices.Collect(maps.Keys(h.sessions))
 }
 
 // follow tells the session's user of changes, of many at a time as of one.
@@ -188,19 +177,15 @@ func (s *Session) follow() {
 }
 
 // capabilities returns what a client declares to servers: what it has a
-// function for. A host's UI answers elicitation where the client does not.
-func (c *Client) capabilities(ui *UI) json.RawMessage {
-	declared := map[string]any{}
+// function for. What the host can answer is answered where the client cannot.
+func (c *Client) capabilities(host elicitModes) json.RawMessage {
 	if c != nil && c.Capabilities != nil {
-		if _, own := wire.Member(c.Capabilities, "elicitation"); own || ui == nil || ui.Elicit == nil {
-			return c.Capabilities
+		if own := c.elicitModes(); own.or(host) != own {
+			return own.or(host).declare(c.Capabilities)
 		}
-		with, _ := wire.SetMember(c.Capabilities, []byte(`{"form":{},"url":{}}`), "elicitation") // an object, as the client sent it
-		return with
+		return c.Capabilities
 	}
-	if c != nil && c.Elicit != nil || ui != nil && ui.Elicit != nil {
-		declared["elicitation"] = map[string]any{"form": struct{}{}, "url": struct{}{}}
-	}
+	declared := map[string]any{}
 	if c != nil && c.Sample != nil {
 		declared["sampling"] = struct{}{}
 	}
@@ -208,13 +193,13 @@ func (c *Client) capabilities(ui *UI) json.RawMessage {
 		declared["roots"] = map[string]any{"listChanged": true}
 	}
 	raw, _ := json.Marshal(declared) // maps of plain values always marshal
-	return raw
+	return c.elicitModes().or(host).declare(raw)
 }
 
 // profile is the kind of connection a session with this client needs. Sessions
 // that declare the same share one.
-func (c *Client) profile(ui *UI) conn.Profile {
-	own, hosts := c.capabilities(ui), (*Client)(nil).capabilities(ui)
+func (c *Client) profile(host elicitModes) conn.Profile {
+	own, hosts := c.capabilities(host), (*Client)(nil).capabilities(host)
 	if string(own) == string(hosts) {
 		return conn.Profile{}
 	}
@@ -245,35 +230,6 @@ func (s *Session) Why(name string) (Tool, Decision, error) {
 		return t.Tool, Decision{Effect: Deny, Reason: "tool_changed: its definition is not the one that was accepted; see patchbay approve --tools " + t.Server}, nil
 	}
 	return t.Tool, t.decision, nil
-}
-
-// permit asks for consent where a decision demands it.
-func (s *Session) permit(ctx context.Context, t *offered, arguments json.RawMessage) error {
-	if t.Changed {
-		return toolChanged(t.Tool)
-	}
-	switch t.decision.Effect {
-	case Allow:
-		return nil
-	case Deny:
-		return denied(t.Tool, t.decision)
-	}
-	ui := s.host.opts.UI
-	if ui == nil || ui.Confirm == nil {
-		return errorf(KindDenied, "MCPTool requires permission.").hint("%s: %s", t.Name, t.decision.Reason)
-	}
-	var ok bool
-	err := s.host.protect("UI.Confirm", func() (err error) {
-		ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t.Tool, Arguments: arguments, Decision: t.decision})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return errorf(KindDenied, "%s was not permitted.", t.Name)
-	}
-	return nil
 }
 
 func toolChanged(t Tool) error {

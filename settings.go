@@ -14,7 +14,8 @@ import (
 
 // settings is what the settings files say.
 type settings struct {
-	user     config.Settings // the project's has only restrictions, which are among the rules
+	user     config.Settings
+	project  config.Settings // only restrictions, which are among the rules, and hooks that need approval
 	rules    []Rule
 	shown    []policy.Shown // what of the tools is visible
 	files    []SourceFile   // those that exist
@@ -43,7 +44,7 @@ func (h *Host) readSettings() settings {
 	s.user = s.read(h.places.userSettings(), config.ScopeUser, last)
 	// A project's settings can only restrict: nothing that comes with a clone
 	// may widen what its reader allows.
-	s.read(h.places.projectSettings(), config.ScopeProject, last)
+	s.project = s.read(h.places.projectSettings(), config.ScopeProject, last)
 	for _, id := range s.user.Discovery.DisabledProviders {
 		if !slices.ContainsFunc(Providers(), func(p Provider) bool { return p.ID == id }) {
 			s.problems = append(s.problems, config.Problem{

@@ -23,6 +23,7 @@ type Snapshot struct {
 	Project  string           `json:"project"`            // the project around it
 	Servers  []ServerStatus   `json:"servers"`            // sorted by name, then by precedence
 	Files    []SourceFile     `json:"files"`              // every file that was found
+	Hooks    *HooksStatus     `json:"hooks,omitempty"`    // of the project, if it has any
 	Problems []config.Problem `json:"problems,omitempty"` // of files as a whole
 }
 
@@ -216,6 +217,10 @@ func (h *Host) reload(ctx context.Context) error {
 	approvals, unread := h.readApprovals()
 	damaged, pinsChanged := h.readPins()
 	problems := slices.Concat(settings.problems, unread, damaged)
+	hooks := h.projectHooks(settings.project.Hooks, approvals)
+	if hooks != nil && !hooks.Run() {
+		problems = append(problems, hooks.problem())
+	}
 	var candidates []config.Candidate
 	entries := slices.Concat(found.Entries, h.inProcessEntries(), h.appliedEntries())
 	launches := h.launches(entries)
@@ -232,7 +237,7 @@ func (h *Host) reload(ctx context.Context) error {
 	}
 	snap := Snapshot{
 		Dir: h.opts.Dir, Project: h.places.project,
-		Servers: []ServerStatus{}, Files: append(settings.files, found.Files...), Problems: append(problems, found.Problems...),
+		Servers: []ServerStatus{}, Files: append(settings.files, found.Files...), Hooks: hooks, Problems: append(problems, found.Problems...),
 	}
 	for _, m := range config.Merge(candidates) {
 		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry)]))
@@ -247,6 +252,7 @@ func (h *Host) reload(ctx context.Context) error {
 	if changed {
 		h.reading.Store(now)
 		h.forgetInfos(now)
+		h.hooked.Store(h.commandHooks(settings, hooks).hooks().around(h.opts.Hooks))
 		h.reportProblems(last, now)
 	}
 	h.manager.Apply(h.targets(snap.Servers))

@@ -28,8 +28,14 @@ type UI struct {
 	Confirm func(ctx context.Context, r ConfirmRequest) (bool, error)
 
 	// Elicit asks a person what a server wants to know. ctx ends with the call
-	// that made the server ask, or after ten minutes. An error means cancel.
+	// that made the server ask, or after ten minutes. An error means cancel, and so
+	// does an answer that does not fit the question. Who is sent to a URL is not
+	// waited for: that the person agreed is all there is to answer.
 	Elicit func(ctx context.Context, r ElicitRequest) (ElicitResult, error)
+
+	// ElicitFormsOnly says that Elicit cannot send a person to a URL. Servers are
+	// told.
+	ElicitFormsOnly bool
 
 	// ElicitComplete tells that what a person was sent to a URL for is done.
 	ElicitComplete func(server, elicitationID string)
@@ -40,18 +46,6 @@ type ConfirmRequest struct {
 	Tool      Tool            `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"`
 	Decision  Decision        `json:"decision"` // why the person is asked
-}
-
-// ElicitRequest is a server's question to a person.
-type ElicitRequest struct {
-	Server string          `json:"server"`
-	Params json.RawMessage `json:"params"` // of elicitation/create, as the server sent them
-}
-
-// ElicitResult is the answer: accept with content, decline, or cancel.
-type ElicitResult struct {
-	Action  string          `json:"action"`
-	Content json.RawMessage `json:"content,omitempty"`
 }
 
 // Client is what the user of a session can do for servers. What is nil is not
@@ -67,11 +61,18 @@ type Client struct {
 	// session is under way, as clients of the protocol's revision 2026-07-28.
 	AskedInCalls bool
 
+	// HandlesURLErrors says that the user does itself what error -32042 asks for,
+	// as clients of the protocol's revision 2025-11-25 that can be sent to a URL:
+	// it gets the error. Otherwise Elicit does, and the call is made again.
+	HandlesURLErrors bool
+
 	// Elicit, Sample and Roots answer elicitation/create, sampling/createMessage
 	// and roots/list. Params and results are those of the protocol, as they are;
 	// an *RPCError goes to the server as it is. A request goes to the session
 	// whose call made the server ask; where that cannot be told, to none. Roots
-	// is asked once, and again after Session.RootsChanged.
+	// is asked once, and again after Session.RootsChanged. Elicit also asks for
+	// consent to a call, if there is no UI.Confirm; the server is then empty. When
+	// what the user was sent to a URL for is done, Notified is told.
 	Elicit func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Sample func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Roots  func(ctx context.Context) (json.RawMessage, error)
@@ -86,21 +87,3 @@ type Client struct {
 
 // Lists says which lists of a session are meant.
 type Lists struct{ Tools, Resources, Prompts bool }
-
-// Hooks run around every call of every session. Each may be nil.
-type Hooks struct {
-	// BeforeCall may change the arguments, or refuse the call by returning an
-	// error, whose text the caller sees.
-	BeforeCall func(ctx context.Context, c *HookCall) error
-
-	// AfterCall may replace the result.
-	AfterCall func(ctx context.Context, c *HookCall, r *Result) (*Result, error)
-}
-
-// HookCall is a call as hooks see it.
-type HookCall struct {
-	Session   string          `json:"session"`
-	Server    string          `json:"server"`
-	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments"`
-}
