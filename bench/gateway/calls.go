@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -18,7 +17,7 @@ const (
 	patchbay = "Patchbay"
 )
 
-func contestants() []string { return []string{direct, raw, sdk, patchbay} }
+func contestants() []string { return []string{direct, raw, sdk} }
 
 // modernPath is where the SDK's proxy serves the modern era.
 const modernPath = "/modern"
@@ -109,17 +108,6 @@ func (c *contestant) round(ctx context.Context, version string, clients int, sli
 
 // calls measures small calls.
 func (b *bench) calls(ctx context.Context) error {
-	type trial struct {
-		version string
-		clients int
-	}
-	trials := []trial{{versionLegacy, 1}, {versionLegacy, 16}, {versionLegacy, maxClients}, {versionModern, 16}}
-	trials = slices.DeleteFunc(trials, func(t trial) bool {
-		return !b.only.MatchString(fmt.Sprintf("calls, %d × %s", t.clients, t.version))
-	})
-	if len(trials) == 0 {
-		return nil
-	}
 	field := map[string]*contestant{}
 	for _, name := range contestants() {
 		c, err := b.enter(ctx, name)
@@ -131,7 +119,10 @@ func (b *bench) calls(ctx context.Context) error {
 	}
 	fmt.Println("\n| clients | | CPU per call | ÷ raw bytes | ÷ Go SDK | calls/s ÷ no proxy | median time | budget | |")
 	fmt.Println("|---|---|--:|--:|--:|--:|--:|---|---|")
-	for _, t := range trials {
+	for _, t := range []struct {
+		version string
+		clients int
+	}{{versionLegacy, 1}, {versionLegacy, 16}, {versionLegacy, maxClients}, {versionModern, 16}} {
 		samples := map[string][]sample{}
 		for round := range b.rounds + 1 {
 			for i := range contestants() {

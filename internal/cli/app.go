@@ -157,6 +157,19 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
+// namesUnless demands one argument or more, or the flag in their place.
+func namesUnless(flag *bool, name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if *flag && len(args) > 0 {
+			return usagef(cmd.CommandPath(), "--%s takes no names", name)
+		}
+		if *flag {
+			return nil
+		}
+		return atLeastOne("name")(cmd, args)
+	}
+}
+
 // open returns a client of a host for this directory: the daemon's if there is
 // one, else one of this process, which connects to nobody by itself; guard is
 // the command line of the process that looks after the servers it is asked to

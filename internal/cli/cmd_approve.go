@@ -13,23 +13,27 @@ import (
 )
 
 func (a *app) approveCommand() *cobra.Command {
-	var yes, tools bool
+	var yes, tools, hooks bool
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use:   "approve <name>...",
-		Short: "Allow servers of this project, or changed tools, to be used",
+		Use:   "approve <name>... | --hooks",
+		Short: "Allow servers or hooks of this project, or changed tools, to be used",
 		Long: `Show exactly what a server from this project's files would run or contact, and
 allow it. The approval holds for what was shown: if the entry changes, you are
 asked again. Approvals are kept in your own state directory; nothing in a
 project can give or widen one.
+
+With --hooks, do the same for the hooks in this project's settings: the commands
+that run around calls of tools.
 
 With --tools, connect to a server and show how the definitions of its tools
 differ from those that were accepted, and accept them as they are now. Until
 then a changed tool cannot be called.`,
 		Example: `  patchbay approve files
   patchbay approve files --yes     for scripts: prints what it approves
-  patchbay approve --tools files   accept changed tools`,
-		Args: atLeastOne("name"),
+  patchbay approve --tools files   accept changed tools
+  patchbay approve --hooks         let the project's hooks run`,
+		Args: namesUnless(&hooks, "hooks"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tools {
 				return a.withServers(cmd.Context(), func(c *control.Client) error {
@@ -37,6 +41,9 @@ then a changed tool cannot be called.`,
 						return a.approveTools(cmd.Context(), c, name, yes, limit)
 					})
 				})
+			}
+			if hooks {
+				args = []string{patchbay.ProjectHooks}
 			}
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
 				return a.changeEach(args, func(name string) (patchbay.Change, error) {
@@ -48,6 +55,8 @@ then a changed tool cannot be called.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&tools, "tools", false, "accept the tools of the servers as they are now")
+	cmd.Flags().BoolVar(&hooks, "hooks", false, "the hooks of this project's settings")
+	cmd.MarkFlagsMutuallyExclusive("tools", "hooks")
 	timeoutFlag(cmd, &limit)
 	return cmd
 }
@@ -69,11 +78,15 @@ func (a *app) approve(ctx context.Context, c *control.Client, name string, yes b
 	if !yes {
 		if !a.env.Interactive {
 			return patchbay.Change{}, &patchbay.Error{
-				Kind: patchbay.KindDenied, Message: fmt.Sprintf("Server %q needs approval, and there is no terminal to ask on.", req.Name),
-				Hint: "After reading what is shown above, run `patchbay approve " + req.Name + " --yes`.",
+				Kind: patchbay.KindDenied, Message: fmt.Sprintf("%s, and there is no terminal to ask on.", needsApproval(req.Name)),
+				Hint: "After reading what is shown above, run `patchbay approve " + approveArgument(req.Name) + " --yes`.",
 			}
 		}
-		ok, err := a.confirm(ctx, fmt.Sprintf("Approve %q?", config.Escape(req.Name)))
+		question := fmt.Sprintf("Approve %q?", config.Escape(req.Name))
+		if req.Name == patchbay.ProjectHooks {
+			question = "Let these commands run?"
+		}
+		ok, err := a.confirm(ctx, question)
 		if err != nil {
 			return patchbay.Change{}, err
 		}
@@ -82,6 +95,21 @@ func (a *app) approve(ctx context.Context, c *control.Client, name string, yes b
 		}
 	}
 	return c.Approve(ctx, name, req.Hash)
+}
+
+func needsApproval(name string) string {
+	if name == patchbay.ProjectHooks {
+		return "The project's hooks need approval"
+	}
+	return fmt.Sprintf("Server %q needs approval", name)
+}
+
+// approveArgument is how the commands are told what to approve or reject.
+func approveArgument(name string) string {
+	if name == patchbay.ProjectHooks {
+		return "--hooks"
+	}
+	return name
 }
 
 // approveTools shows how the tools of one server changed and, if that is wanted,

@@ -185,13 +185,17 @@ func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 			}
 		}
 	}
-	if len(approvals)+hidden+wrong > 0 {
+	hooks := snap.Hooks != nil && snap.Hooks.State == config.NeedsApproval
+	if len(approvals)+hidden+wrong > 0 || hooks {
 		p.line("")
 	}
 	if len(approvals) > 0 {
 		slices.Sort(approvals)
 		approvals = slices.Compact(approvals)
 		p.line("%s approval before use: patchbay approve %s", count(len(approvals), "server needs", "servers need"), approvals[0])
+	}
+	if hooks {
+		p.line("The project's hooks need approval before they run: patchbay approve --hooks")
 	}
 	if hidden > 0 {
 		p.line("%s shadowed by another of the same name: patchbay list --all", count(hidden, "declaration is", "declarations are"))

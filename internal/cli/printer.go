@@ -193,7 +193,11 @@ func (p *printer) change(c patchbay.Change) {
 	if c.DryRun && c.Action == "imported" {
 		verb = "Would import"
 	}
-	p.line("%s %q (%s scope)%s", verb, c.Name, string(c.Scope), note(c.Note))
+	if c.Name == patchbay.ProjectHooks {
+		p.line("%s the project's hooks%s", verb, note(c.Note))
+	} else {
+		p.line("%s %q (%s scope)%s", verb, c.Name, string(c.Scope), note(c.Note))
+	}
 	if c.Action != "unchanged" && !c.DryRun {
 		p.line("File modified: %s", p.path(c.File))
 	}

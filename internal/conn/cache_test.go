@@ -205,10 +205,7 @@ func TestIncompleteCatalogIsNotSaved(t *testing.T) {
 		wantState(t, s, config.Connected, "tools/list")
 		// Nor is one of a client with other capabilities.
 		f.set(func() { f.list = nil })
-		plain, rich := Profile{Session: "1"}, Profile{Key: "rich", Session: "2"}
-		s.manager.Hold(plain)
-		s.manager.Hold(rich)
-		r, _ := s.manager.Server("srv", rich)
+		r, _ := s.manager.Server("srv", Profile{Key: "rich"})
 		mustCall(t, r)
 		mustWait(t, r)
 	})

@@ -16,7 +16,8 @@ import (
 
 // resolve turns the entry of a target into what is really started or contacted:
 // placeholders expanded, secrets obtained.
-func (s *line) resolve(ctx context.Context, m *Manager, t Target) (config.Server, error) {
+func (s *Server) resolve(ctx context.Context, t Target) (config.Server, error) {
+	m := s.manager
 	server, problems := config.Expand(t.Entry.Server, t.Entry.Dialect, m.opts.Vars)
 	if err := s.report(problems); err != nil {
 		return server, err
@@ -34,18 +35,18 @@ func (s *line) resolve(ctx context.Context, m *Manager, t Target) (config.Server
 
 // recallMissing adds to a refusal for want of credentials what was left out of
 // the request: most likely the one is the reason for the other.
-func (s *line) recallMissing(f *failure) {
+func (s *Server) recallMissing(f *failure) {
 	answer, ok := errors.AsType[*wire.HTTPError](f.err)
 	if !ok || answer.Status != http.StatusUnauthorized && answer.Status != http.StatusForbidden {
 		return
 	}
-	for _, p := range s.status().Warnings {
+	for _, p := range s.Status().Warnings {
 		f.err = fmt.Errorf("%w; %s", f.err, p.Message)
 	}
 }
 
 // report logs the warnings among problems and returns the errors.
-func (s *line) report(problems []config.Problem) error {
+func (s *Server) report(problems []config.Problem) error {
 	var all []string
 	for _, p := range problems {
 		if p.Severity != config.SeverityError {

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,18 +19,20 @@ type Known struct {
 // that outlives this process.
 type shelf struct {
 	mu      sync.Mutex
-	keys    []string         // Target.CatalogKey of all that share the server
-	looked  bool             // for what was saved earlier
-	catalog *Catalog         // nil if there is none
-	whole   *Catalog         // the last one whose lists could all be read, which is what is saved
-	last    *Known           // nil if it is not known
-	saved   map[string]saved // what is in the files, by key
+	key     string   // Target.CatalogKey
+	looked  bool     // for what was saved earlier
+	catalog *Catalog // nil if there is none
+	whole   *Catalog // the last one whose lists could all be read, which is what is saved
+	last    *Known   // nil if it is not known
+	saved   saved    // what is in the file
 
 	saving sync.Mutex // held while that is being replaced
 }
 
-// catalog is Server.Catalog.
-func (s *line) catalog() *Catalog {
+// Catalog returns what the server offers, as far as it is known without asking:
+// now, or at an earlier time; nil if nothing is known. It does not wait for the
+// server.
+func (s *Server) Catalog() *Catalog {
 	s.shelf.mu.Lock()
 	defer s.shelf.mu.Unlock()
 	s.look()
@@ -39,7 +40,7 @@ func (s *line) catalog() *Catalog {
 }
 
 // lastKnown returns how the server stood when it was last tried.
-func (s *line) lastKnown() *Known {
+func (s *Server) lastKnown() *Known {
 	s.shelf.mu.Lock()
 	defer s.shelf.mu.Unlock()
 	s.look()
@@ -47,51 +48,37 @@ func (s *line) lastKnown() *Known {
 }
 
 // look finds what was saved earlier, once; s.shelf.mu is held.
-func (s *line) look() {
+func (s *Server) look() {
 	h := &s.shelf
 	if h.looked {
 		return
 	}
 	h.looked = true
-	h.saved = map[string]saved{}
-	for _, key := range h.keys {
-		file := s.pool.cache.load(key)
-		h.saved[key] = file
-		if h.catalog == nil && h.last == nil {
-			h.catalog, h.whole, h.last = file.Catalog, file.Catalog, file.Last
-		}
-		s.pool.eras.offer(key, file.Dialect)
-	}
+	file := s.manager.cache.load(h.key)
+	h.catalog, h.whole, h.last, h.saved = file.Catalog, file.Catalog, file.Last, file
+	s.manager.eras.offer(h.key, file.Dialect)
 }
 
-// inherit is for a line in the place of another. What the server offered counts
-// until it says otherwise.
-func (h *shelf) inherit(old *shelf) {
-	old.mu.Lock()
-	defer old.mu.Unlock()
+// relabel is for a server that begins anew, perhaps as another one. What it
+// offered counts until it says otherwise, unless it is another one.
+func (h *shelf) relabel(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.looked, h.catalog, h.whole, h.last, h.saved = old.looked, old.catalog, old.whole, old.last, maps.Clone(old.saved)
-	if h.catalog != nil && !h.catalog.Cached {
+	switch {
+	case key == "" || key != h.key:
+		h.key, h.looked, h.catalog, h.whole, h.last, h.saved = key, false, nil, nil, nil, saved{}
+	case h.catalog != nil && !h.catalog.Cached:
 		earlier := *h.catalog
 		earlier.Cached = true
 		h.catalog = &earlier
 	}
 }
 
-// sharesKey reports whether two are about the same server.
-func (h *shelf) sharesKey(other *shelf) bool {
+// rename is for a server that stays the same under another key.
+func (h *shelf) rename(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.keys, func(key string) bool { return slices.Contains(other.keys, key) })
-}
-
-// rename is for a server that stays the same under other keys.
-func (h *shelf) rename(keys []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.keys = keys
-	h.looked = h.looked && h.catalog != nil
+	h.key = key
 }
 
 // replace puts a new catalog, made of those lists, in the place of old, and
@@ -122,13 +109,10 @@ func (h *shelf) note(st Status) {
 }
 
 // save writes down what is on the shelf, unless that would change nothing. Only
-// the line that stands for its server counts: to other clients it may offer
+// the host's own connection counts: to other clients a server may offer
 // something else.
-func (s *line) save() {
-	s.mu.Lock()
-	extra := s.extra
-	s.mu.Unlock()
-	if extra {
+func (s *Server) save() {
+	if s.profile.Key != "" {
 		return
 	}
 	h := &s.shelf
@@ -136,17 +120,12 @@ func (s *line) save() {
 	defer h.saving.Unlock()
 	h.mu.Lock()
 	s.look()
-	var news []saved
-	for _, key := range h.keys {
-		now := saved{Key: key, Catalog: h.whole, Last: h.last}
-		now.Dialect, _ = s.pool.eras.Load(h.keys[0])
-		if now.differs(h.saved[key]) {
-			news = append(news, now)
-		}
-		h.saved[key] = now
-	}
+	now := saved{Key: h.key, Catalog: h.whole, Last: h.last}
+	now.Dialect, _ = s.manager.eras.Load(now.Key)
+	news := now.Key != "" && now.differs(h.saved)
+	h.saved = now
 	h.mu.Unlock()
-	for _, now := range news {
-		s.pool.cache.save(now)
+	if news {
+		s.manager.cache.save(now)
 	}
 }

@@ -15,19 +15,19 @@ import (
 
 // Attach makes an MCP connection to the daemon, on which the client's messages
 // are served as in its directory. Endpoint is what to see, as in the path of a
-// URL; empty means everything. It fails with ErrNoDaemon if the daemon has ended.
+// URL; empty means everything.
 func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error) {
 	if c.daemon == nil {
 		return nil, errors.New("there is no daemon to attach to")
 	}
 	conn, err := dial(ctx, c.socket)
 	if err != nil {
-		return nil, orGone(err)
+		return nil, err
 	}
 	r, err := c.upgrade(ctx, conn, endpoint)
 	if err != nil {
 		conn.Close()
-		return nil, orGone(err)
+		return nil, err
 	}
 	return wire.NewStreamConn(&upgraded{Conn: conn, r: r}, half{conn}, nil), nil
 }

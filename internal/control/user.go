@@ -138,14 +138,14 @@ type events struct {
 func (e *events) send(v event) {
 	data, err := encode(v)
 	if err == nil {
-		e.write(data, []byte("\n"))
+		e.write(data)
 	}
 }
 
 func (e *events) write(pieces ...[]byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, p := range pieces {
+	for _, p := range append(pieces, []byte("\n")) {
 		if _, err := e.w.Write(p); err != nil {
 			return
 		}
@@ -153,20 +153,23 @@ func (e *events) write(pieces ...[]byte) {
 	_ = e.flush() // the next write will say
 }
 
-// finish sends the last event. The result of the tool, which may be long, comes
-// after it as it is: nobody has to read it as JSON on the way.
+// finish sends the last event. The raw result, which may be long, is written as
+// it is and not copied.
 func (e *events) finish(r CallResult, err error) {
-	raw := r.Raw
-	r.Raw = nil
-	last := event{Result: &r, Size: len(raw)}
 	if err != nil {
-		last = event{Error: asError(err)}
+		e.send(event{Error: asError(err)})
+		return
 	}
-	data, err := encode(last)
+	head, err := encode(struct {
+		Tool  patchbay.Tool        `json:"tool"`
+		Model patchbay.ModelResult `json:"model,omitzero"`
+	}{r.Tool, r.Model})
 	if err != nil {
-		return // which ends the stream without an end
+		e.send(event{Error: asError(err)})
+		return
 	}
-	e.write(data, []byte("\n"), raw)
+	open, _ := bytes.CutSuffix(head, []byte("}"))
+	e.write([]byte(`{"result":`), open, []byte(`,"raw":`), r.Raw, []byte(`}}`))
 }
 
 // encode is json.Marshal that leaves raw JSON as it is.

@@ -81,6 +81,10 @@ func (c *client) abilities(sess *wire.Session) *patchbay.Client {
 			c.updated(server, uri, params)
 		},
 	}
+	// A client of revision 2025-11-25 that can be sent to a URL knows what to do
+	// with the error that asks for it; for others Patchbay does it.
+	_, url := wire.Member(able.Capabilities, "elicitation", "url")
+	able.HandlesURLErrors = url && sess.Era == wire.Legacy
 	if sess.Supports("elicitation") {
 		able.Elicit = func(ctx context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
 			return c.ask(ctx, "elicitation/create", params)
