@@ -5,7 +5,7 @@ PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 w
 SOAK        ?= 1m
 FUZZTIME    ?= 30s
 
-.PHONY: check lint race cross soak fuzz update conformance
+.PHONY: check lint race cross soak fuzz update conformance bench-gateway
 
 check: lint race cross ## everything CI runs beyond `go test ./...`
 	$(MAKE) soak SOAK=15s
@@ -34,3 +34,6 @@ update: ## rewrite expected output
 
 conformance: ## the official suite and servers from npm; needs Node
 	internal/mcptest/conformance/run
+
+bench-gateway: ## what a gateway costs, against a raw proxy and one of the SDK; Linux
+	go run ./bench/gateway -check

@@ -16,7 +16,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
-	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 )
 
 // bothEras declares a server of each era: the older one sends its questions as
@@ -107,41 +106,6 @@ func TestQuestionNobodyOffered(t *testing.T) {
 	_, err := s.Call(t.Context(), patchbay.Call{Tool: "newer.ask", Arguments: json.RawMessage(`{"count":1}`)})
 	if err == nil || !strings.Contains(err.Error(), "elicitation/create, which this client does not offer") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// A session that can do more than the host is given connections of its own,
-// which end with the last session that needs them.
-func TestConnectionsOfASession(t *testing.T) {
-	leavesNothing(t)
-	lines := mcptest.NewLifelines(t)
-	h := withServers(t, map[string]config.Server{"srv": scripted(lines.Arg("srv"))}, nil)
-	awaitState(t, h, "srv", config.Connected)
-	hosts := lines.Next("srv")
-	able := patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{
-		Sample: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-			return nil, errors.New("no model")
-		},
-	}}
-	first, second := session(t, h, able), session(t, h, able)
-	pid := say(t, first, "srv.pid", "")
-	if say(t, second, "srv.pid", "") != pid {
-		t.Error("two sessions that can do the same do not share a connection")
-	}
-	if say(t, anyone(t, h), "srv.pid", "") == pid {
-		t.Error("a session that can do less shares the connection")
-	}
-	own := lines.Next("srv")
-	first.Close()
-	if say(t, second, "srv.pid", "") != pid {
-		t.Error("the connection ended with the first of two sessions")
-	}
-	second.Close()
-	own.WaitGone(t)
-	select {
-	case <-hosts.Gone():
-		t.Error("the host's own connection ended with a session")
-	default:
 	}
 }
 
@@ -240,7 +204,10 @@ func TestPanics(t *testing.T) {
 		t.Error("a panic of Progress fails the call")
 	}
 	where.Store("changed")
-	if err := h.Apply(t.Context(), map[string]config.Server{"other": {Command: "no-such-program"}}); err != nil {
+	if err := h.Apply(t.Context(), map[string]config.Server{"other": scripted()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Connect(t.Context(), "other"); err != nil { // so that it has tools
 		t.Fatal(err)
 	}
 	log.await(t, "boom in changed")

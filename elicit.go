@@ -168,26 +168,26 @@ type question struct {
 	visit  *visit  // to the URL; nil for forms
 }
 
-// elicit answers a question of the server: a hook does, or the session's user, or
+// elicit answers a question of a server: a hook does, or the session's user, or
 // the person whom the host's UI reaches.
-func (x serverSide) elicit(ctx context.Context, s *Session, params json.RawMessage) (json.RawMessage, error) {
-	q, err := x.question(s, params)
+func (a asked) elicit(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	q, err := a.host.question(a.session, a.server, params)
 	if err != nil {
 		return nil, err
 	}
 	answer, err := q.settle(ctx, false)
 	if err != nil || !accepts(answer) {
-		x.host.visits.forget(q.visit)
+		a.host.visits.forget(q.visit)
 	}
 	return answer, err
 }
 
-func (x serverSide) question(s *Session, params json.RawMessage) (*question, error) {
-	r, err := newElicitRequest(s, x.server, params)
+func (h *Host) question(s *Session, server string, params json.RawMessage) (*question, error) {
+	r, err := newElicitRequest(s, server, params)
 	if err != nil {
 		return nil, err
 	}
-	q := &question{ElicitRequest: r, host: x.host, visit: x.host.visits.expect(x.server, r.ElicitationID, s)}
+	q := &question{ElicitRequest: r, host: h, visit: h.visits.expect(server, r.ElicitationID, s)}
 	if s != nil {
 		q.client = s.opts.Client
 	}

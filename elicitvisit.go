@@ -94,24 +94,31 @@ func (vs *visits) end(k visitKey) (ended []visit) {
 // already, is nobody's.
 func (x serverSide) visited(ctx context.Context, n *wire.Notification) {
 	id, _ := wire.StringMember(n.Params, "elicitationId")
-	ui := x.host.opts.UI
-	for _, v := range x.host.visits.end(visitKey{x.server, id}) {
-		note := HookNotification{Type: ElicitationComplete, Server: v.server, ElicitationID: v.id}
-		if v.session != nil {
-			note.Session = v.session.opts.Name
-		}
-		_ = x.host.protect("Notified", func() error { // the others are told nevertheless
-			switch {
-			case v.shown == toClient && v.session.opts.Client.Notified != nil && v.session.life.Err() == nil:
-				to := asked{v.session, v.session.inFlight(x.server)}
-				v.session.opts.Client.Notified(to.values(ctx), v.server, n.Method, n.Params)
-			case v.shown == toUI && ui.ElicitComplete != nil:
-				ui.ElicitComplete(v.server, v.id)
+	for _, party := range x.shared.Parties() {
+		h := party.Owner.(*Host)
+		for _, v := range h.visits.end(visitKey{party.Server, id}) {
+			_ = h.protect("Notified", func() error { // the others are told nevertheless
+				v.tell(ctx, h.opts.UI, n)
+				return nil
+			})
+			note := HookNotification{Type: ElicitationComplete, Server: v.server, ElicitationID: v.id}
+			if v.session != nil {
+				note.Session = v.session.opts.Name
 			}
-			return nil
-		})
-		x.host.notify(note)
-		close(v.done)
+			h.notify(note)
+			close(v.done)
+		}
+	}
+}
+
+// tell tells whoever sent the person to the URL.
+func (v *visit) tell(ctx context.Context, ui *UI, n *wire.Notification) {
+	switch {
+	case v.shown == toUI && ui.ElicitComplete != nil:
+		ui.ElicitComplete(v.server, v.id)
+	case v.shown == toClient && v.session.opts.Client.Notified != nil && v.session.life.Err() == nil:
+		to := asked{v.session.host, v.server, v.session, v.session.inFlight(v.server)}
+		v.session.opts.Client.Notified(to.values(ctx), v.server, n.Method, n.Params)
 	}
 }
 
@@ -126,7 +133,7 @@ func (s *Session) visitURLs(ctx context.Context, server string, err error) bool 
 	if !ok || refusal.Code != codeURLElicitationRequired {
 		return false
 	}
-	questions := serverSide{s.host, server, s.profile}.urlQuestions(s, refusal)
+	questions := s.urlQuestions(server, refusal)
 	ctx, stop := context.WithTimeout(ctx, elicitPatience)
 	defer stop()
 	own := s.opts.Client != nil && s.opts.Client.HandlesURLErrors
@@ -157,20 +164,20 @@ func (s *Session) visitURLs(ctx context.Context, server string, err error) bool 
 }
 
 // urlQuestions are those of an error; none if not all can be understood.
-func (x serverSide) urlQuestions(s *Session, refusal *RPCError) (questions []*question) {
+func (s *Session) urlQuestions(server string, refusal *RPCError) (questions []*question) {
 	var list []json.RawMessage
 	raw, _ := wire.Member(refusal.Data, "elicitations")
 	if json.Unmarshal(raw, &list) != nil || len(list) > maxURLs {
 		return nil
 	}
 	for _, params := range list {
-		q, err := x.question(s, params)
+		q, err := s.host.question(s, server, params)
 		if err == nil && q.visit != nil { // or nobody would know of its end
 			questions = append(questions, q)
 			continue
 		}
 		for _, q := range questions {
-			x.host.visits.forget(q.visit)
+			s.host.visits.forget(q.visit)
 		}
 		return nil
 	}

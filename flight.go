@@ -65,10 +65,15 @@ func (s *Session) inFlight(server string) []*flight {
 	return all
 }
 
+// asked is for what belongs to the flight.
+func (f *flight) asked() asked { return asked{f.session.host, f.server, f.session, []*flight{f}} }
+
 // asked is whom a server's request or notification is for: a session and the
 // requests of it that may have caused it, none if it came unprompted.
 type asked struct {
-	session *Session
+	host    *Host    // nil if it is for nobody
+	server  string   // as the host calls it
+	session *Session // nil if it is for the host's own UI
 	flights []*flight
 }
 

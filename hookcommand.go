@@ -257,7 +257,7 @@ func (c *commandHooks) spec(h *hookCommand, in hookInput) (proc.Spec, error) {
 	return proc.Spec{
 		Path: shell, Args: []string{"-c", h.Command}, Dir: project,
 		Env:   append(env, "PATCHBAY_PROJECT_DIR="+project, "CLAUDE_PROJECT_DIR="+project),
-		Guard: c.host.guard, Stdin: stdin.Bytes(), MaxOutput: maxHookOutput, KeepStderr: maxHookReason, Timeout: limit,
+		Guard: c.host.manager.Guard(), Stdin: stdin.Bytes(), MaxOutput: maxHookOutput, KeepStderr: maxHookReason, Timeout: limit,
 	}, nil
 }
 

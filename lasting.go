@@ -66,7 +66,7 @@ func (s *Session) Unsubscribe(ctx context.Context, server, uri string) error {
 	delete(s.lasting.subscribed, ref)
 	s.mu.Unlock()
 	for _, other := range s.sharing() {
-		if other.isSubscribed(ref) {
+		if other.profile.Session == s.profile.Session && other.isSubscribed(ref) {
 			return nil
 		}
 	}
@@ -91,9 +91,9 @@ func (s *Session) wantsUpdates(server, uri string) bool {
 	return false
 }
 
-// sharing are the sessions that share s's connections, s among them.
+// sharing are the sessions of the host that declare the same, s among them.
 func (s *Session) sharing() []*Session {
-	return serverSide{host: s.host, profile: s.profile}.sessions()
+	return slices.DeleteFunc(s.host.openSessions(), func(other *Session) bool { return other.profile.Key != s.profile.Key })
 }
 
 // SetLogLevel asks for the log messages of one server, or of all if server is

@@ -28,7 +28,6 @@ package patchbay
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -46,6 +45,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/proc"
 	"github.com/patchbay-mcp/patchbay/internal/secret"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Options says where a Host looks and what it trusts. The zero value is a
@@ -113,7 +113,6 @@ type Host struct {
 	scan     discover.Env
 	key      []byte // of connection hashes
 	resolver *secret.Resolver
-	guard    *proc.Guard
 	manager  *conn.Manager
 	news     news
 
@@ -182,18 +181,19 @@ func (h *Host) start(ctx context.Context) error {
 	// Hashes of connections are compared within this process only, so a key of
 	// its own is enough, and nothing about a secret can be told from them.
 	h.key = []byte(rand.Text())
+	var guard *proc.Guard
 	if len(h.opts.Guard) > 0 {
 		var err error
-		if h.guard, err = proc.NewGuard(h.opts.Guard); err != nil {
+		if guard, err = proc.NewGuard(h.opts.Guard); err != nil {
 			return fmt.Errorf("guard: %w", err)
 		}
 	}
 	h.answers = h.elicitModes()
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
 	h.manager = conn.NewManager(conn.Options{
-		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: h.guard,
+		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: guard,
 		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.answers),
-		Changed: h.news.announce, Handler: h.serverSide,
+		Changed: h.news.announce, Owner: h, Handler: func(c *conn.Shared) wire.Handler { return serverSide{c} },
 	})
 	if !h.opts.WatchFiles {
 		return h.Reload(ctx)
@@ -220,9 +220,6 @@ func (h *Host) Close() error {
 	}
 	if h.resolver != nil {
 		h.resolver.Close()
-	}
-	if h.guard != nil {
-		err = errors.Join(err, h.guard.Close())
 	}
 	return err
 }

@@ -3,21 +3,15 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// serverSide answers what one server asks and tells on its own account.
-type serverSide struct {
-	host    *Host
-	server  string
-	profile conn.Profile
-}
-
-func (h *Host) serverSide(server string, p conn.Profile) wire.Handler {
-	return serverSide{h, server, p}
-}
+// serverSide answers what one server asks and tells on its own account, over a
+// connection that sessions of several hosts may share.
+type serverSide struct{ shared *conn.Shared }
 
 // HandleRequest takes a request to the session it belongs to. If that is
 // nobody's, an elicitation is cancelled.
@@ -30,10 +24,12 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 		client = to.session.opts.Client
 	}
 	switch {
+	case r.Method == "elicitation/create" && to.host != nil:
+		return to.elicit(ctx, r.Params)
 	case r.Method == "elicitation/create":
-		return x.elicit(ctx, to.session, r.Params)
+		return cancelled, nil
 	case r.Method == "sampling/createMessage" && client.Sample != nil:
-		return client.Sample(ctx, x.server, r.Params)
+		return client.Sample(ctx, to.server, r.Params)
 	case r.Method == "roots/list" && client.Roots != nil:
 		return client.Roots(ctx)
 	}
@@ -46,32 +42,33 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 // session must not learn of another.
 func (x serverSide) asker(tag any) asked {
 	if f, ok := tag.(*flight); ok {
-		return asked{f.session, []*flight{f}}
+		return f.asked()
 	}
 	all := x.sessions()
-	var busy []asked
-	for _, s := range all {
-		if flights := s.inFlight(x.server); flights != nil {
-			busy = append(busy, asked{s, flights})
-		}
-	}
+	busy := slices.DeleteFunc(slices.Clone(all), func(a asked) bool { return len(a.flights) == 0 })
 	switch {
 	case len(busy) == 1:
 		return busy[0]
 	case len(busy) == 0 && len(all) == 1:
-		return asked{session: all[0]}
+		return all[0]
+	}
+	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
+	if parties := x.shared.Parties(); len(parties) == 1 && !slices.ContainsFunc(all, own) {
+		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server} // whose UI is that of all sessions
 	}
 	return asked{}
 }
 
-// sessions are those that share this connection.
-func (x serverSide) sessions() []*Session {
-	x.host.sessionsMu.Lock()
-	defer x.host.sessionsMu.Unlock()
-	var all []*Session
-	for s := range x.host.sessions {
-		if s.profile.Key == x.profile.Key {
-			all = append(all, s)
+// sessions are those that share this connection, of whatever host, with their
+// requests that are under way to the server.
+func (x serverSide) sessions() []asked {
+	var all []asked
+	for _, party := range x.shared.Parties() {
+		h := party.Owner.(*Host)
+		for _, s := range h.openSessions() {
+			if x.shared.Serves(h, s.profile) {
+				all = append(all, asked{h, party.Server, s, s.inFlight(party.Server)})
+			}
 		}
 	}
 	return all
@@ -87,20 +84,18 @@ func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification
 	}
 	var to []asked
 	if f, ok := n.Tag.(*flight); ok {
-		to = []asked{{f.session, []*flight{f}}}
+		to = []asked{f.asked()}
 	} else if n.Method == "notifications/progress" {
 		return // of a call that is over
 	} else {
-		for _, s := range x.sessions() {
-			to = append(to, asked{s, s.inFlight(x.server)})
-		}
+		to = x.sessions()
 	}
 	for _, a := range to {
 		if a.session.opts.Client == nil {
 			continue
 		}
-		_ = x.host.protect("Client", func() error { // the next one is told nevertheless
-			a.session.notified(a.values(ctx), x.server, n)
+		_ = a.session.host.protect("Client", func() error { // the next one is told nevertheless
+			a.session.notified(a.values(ctx), a.server, n)
 			return nil
 		})
 	}

@@ -2,9 +2,11 @@ package patchbay
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,6 +74,7 @@ type view struct {
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 	s := &Session{host: h, opts: o, profile: o.Client.profile(h.answers), view: &view{rules: slices.Clone(o.Rules)}}
+	s.profile.Session = rand.Text()
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
@@ -106,6 +109,7 @@ func (s *Session) For(c *Client) (*Session, error) {
 	o := s.opts
 	o.Client = c
 	other := &Session{host: s.host, opts: o, profile: c.profile(s.host.answers), view: s.view}
+	other.profile.Session = s.profile.Session // to servers it is the same
 	if err := other.open(s.life); err != nil {
 		return nil, err
 	}
@@ -121,6 +125,7 @@ func (s *Session) open(life context.Context) error {
 		return errorf(KindDenied, "The host is closed.")
 	}
 	h.sessions[s] = true
+	h.manager.Hold(s.profile)
 	s.life, s.stop = context.WithCancel(life)
 	if c := s.opts.Client; c != nil && c.Changed != nil {
 		h.followers.Go(s.follow)
@@ -128,20 +133,18 @@ func (s *Session) open(life context.Context) error {
 	return nil
 }
 
-// Close ends the session and the connections that were made for no other. Calls
-// over the host's own connections go on.
+// Close ends the session and the connections that are for no other; one that
+// stands for its server stays until sessions that declare something else need
+// the server. Calls under way go on.
 func (s *Session) Close() {
 	s.letGo()
 	s.stop()
 	h := s.host
 	h.sessionsMu.Lock()
+	open := h.sessions[s]
 	delete(h.sessions, s)
-	shared := false
-	for other := range h.sessions {
-		shared = shared || other.profile.Key == s.profile.Key
-	}
 	h.sessionsMu.Unlock()
-	if !shared {
+	if open {
 		h.manager.Release(s.profile)
 	}
 }
@@ -150,6 +153,13 @@ func (s *Session) Close() {
 // has changed.
 func (s *Session) RootsChanged(ctx context.Context) {
 	s.host.manager.Notify(ctx, s.profile, "notifications/roots/list_changed", nil)
+}
+
+// openSessions returns the sessions of the host.
+func (h *Host) openSessions() []*Session {
+	h.sessionsMu.Lock()
+	defer h.sessionsMu.Unlock()
+	return slices.Collect(maps.Keys(h.sessions))
 }
 
 // follow tells the session's user of changes, of many at a time as of one.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,7 @@ const (
 	patchbay = "Patchbay"
 )
 
-func contestants() []string { return []string{direct, raw, sdk} }
+func contestants() []string { return []string{direct, raw, sdk, patchbay} }
 
 // modernPath is where the SDK's proxy serves the modern era.
 const modernPath = "/modern"
@@ -108,6 +109,17 @@ func (c *contestant) round(ctx context.Context, version string, clients int, sli
 
 // calls measures small calls.
 func (b *bench) calls(ctx context.Context) error {
+	type trial struct {
+		version string
+		clients int
+	}
+	trials := []trial{{versionLegacy, 1}, {versionLegacy, 16}, {versionLegacy, maxClients}, {versionModern, 16}}
+	trials = slices.DeleteFunc(trials, func(t trial) bool {
+		return !b.only.MatchString(fmt.Sprintf("calls, %d × %s", t.clients, t.version))
+	})
+	if len(trials) == 0 {
+		return nil
+	}
 	field := map[string]*contestant{}
 	for _, name := range contestants() {
 		c, err := b.enter(ctx, name)
@@ -119,10 +131,7 @@ func (b *bench) calls(ctx context.Context) error {
 	}
 	fmt.Println("\n| clients | | CPU per call | ÷ raw bytes | ÷ Go SDK | calls/s ÷ no proxy | median time | budget | |")
 	fmt.Println("|---|---|--:|--:|--:|--:|--:|---|---|")
-	for _, t := range []struct {
-		version string
-		clients int
-	}{{versionLegacy, 1}, {versionLegacy, 16}, {versionLegacy, maxClients}, {versionModern, 16}} {
+	for _, t := range trials {
 		samples := map[string][]sample{}
 		for round := range b.rounds + 1 {
 			for i := range contestants() {

@@ -6,7 +6,7 @@
 //
 //	go run ./bench/gateway          # everything, in about four minutes
 //	go run ./bench/gateway -check   # the same; fails if a budget is missed
-//	go run ./bench/gateway -only calls,start,memory
+//	go run ./bench/gateway -run 'calls, 16'
 //
 // Every contestant is a process of its own with its own copy of the same server
 // behind it. Clients speak Streamable HTTP, the servers stdio. The contestants
@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -40,15 +41,20 @@ func main() {
 		return
 	}
 	check := flag.Bool("check", false, "exit with status 1 if a budget is missed")
-	only := flag.String("only", "", "measure only these `parts`: calls, start, memory")
+	only := flag.String("run", "", "measure only what matches this regular `expression`, as in 'calls, 16 × 2026'")
 	binary := flag.String("patchbay", "", "measure this `program` instead of building one")
 	rounds := flag.Int("rounds", 9, "measurements of each contestant")
 	slice := flag.Duration("slice", 500*time.Millisecond, "how long a contestant is called in one round")
 	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gateway: -run:", err)
+		os.Exit(2)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	missed, err := measure(ctx, *binary, *rounds, *slice, strings.Split(*only, ","))
+	missed, err := measure(ctx, &bench{patchbay: *binary, only: pattern, rounds: *rounds, slice: *slice})
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "gateway:", err)
@@ -64,41 +70,34 @@ type bench struct {
 	dir      string // everything is in it
 	self     string // the program that is the upstream
 	patchbay string
+	only     *regexp.Regexp
 	rounds   int
 	slice    time.Duration
 	missed   int
 }
 
-func measure(ctx context.Context, binary string, rounds int, slice time.Duration, only []string) (missed int, err error) {
+func measure(ctx context.Context, b *bench) (missed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "bench-gateway-")
-	if err != nil {
+	if b.dir, err = os.MkdirTemp("", "bench-gateway-"); err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
-	b := &bench{dir: dir, patchbay: binary, rounds: rounds, slice: slice}
+	defer os.RemoveAll(b.dir)
 	if b.self, err = os.Executable(); err != nil {
 		return 0, err
 	}
-	if binary == "" {
-		b.patchbay = filepath.Join(dir, "patchbay")
+	if b.patchbay == "" {
+		b.patchbay = filepath.Join(b.dir, "patchbay")
 		build := exec.CommandContext(ctx, "go", "build", "-o", b.patchbay, "github.com/patchbay-mcp/patchbay/cmd/patchbay")
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
 			return 0, fmt.Errorf("building patchbay: %w", err)
 		}
 	}
-	fmt.Printf("%s, %s/%s, %d cores, SDK %s, %d rounds of %v\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), sdkVersion(), rounds, slice)
-	for _, part := range []struct {
-		name    string
-		measure func(context.Context) error
-	}{{"calls", b.calls}, {"start", b.starts}, {"memory", b.memory}} {
-		if len(only) > 0 && only[0] != "" && !slices.Contains(only, part.name) {
-			continue
-		}
-		if err := part.measure(ctx); err != nil {
-			return b.missed, fmt.Errorf("%s: %w", part.name, err)
+	fmt.Printf("%s, %s/%s, %d cores, SDK %s, %d rounds of %v\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), sdkVersion(), b.rounds, b.slice)
+	for _, part := range []func(context.Context) error{b.calls, b.starts, b.idle, b.large} {
+		if err := part(ctx); err != nil {
+			return b.missed, err
 		}
 	}
 	return b.missed, nil

@@ -22,9 +22,11 @@ const (
 	largeResult = 20e6
 )
 
-// memory measures what a gateway needs when nothing happens, and when a large
-// result passes.
-func (b *bench) memory(ctx context.Context) error {
+// idle measures what a gateway needs when nothing happens.
+func (b *bench) idle(ctx context.Context) error {
+	if !b.only.MatchString("idle") {
+		return nil
+	}
 	fmt.Println("\n| memory that no file backs | | budget | |")
 	fmt.Println("|---|--:|---|---|")
 	h := home{filepath.Join(b.dir, "idle"), idleServers}
@@ -48,8 +50,7 @@ func (b *bench) memory(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("| Patchbay, idle, %d servers connected | %s | ≤ %s | %s |\n", idleServers, megabytes(idle), megabytes(budgetIdle), b.verdict(idle <= budgetIdle))
-	p.stop()
-	return b.large(ctx)
+	return nil
 }
 
 // settled is the memory of a process after a time in which nothing happens.
@@ -62,6 +63,9 @@ func megabytes(n int) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
 // large passes a large result through every contestant.
 func (b *bench) large(ctx context.Context) error {
+	if !b.only.MatchString("large") {
+		return nil
+	}
 	fmt.Printf("\n| a result of %s | time | ÷ no proxy | peak memory over idle | ÷ its size | budget | |\n", megabytes(largeResult))
 	fmt.Println("|---|--:|--:|--:|--:|---|---|")
 	took, peaks := map[string][]time.Duration{}, map[string]int{}

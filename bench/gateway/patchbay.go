@@ -14,14 +14,16 @@ import (
 	"time"
 )
 
-// A home is where one Patchbay lives: its directories, and a file that declares
-// the servers.
+// A home is where one Patchbay lives: its directories, and files that declare
+// the servers and what may be called.
 type home struct {
 	dir     string
 	servers int
 }
 
-func (h home) config() string { return filepath.Join(h.dir, "servers.json") }
+func (h home) config(name string) string {
+	return filepath.Join(h.dir, ".config", "patchbay", name)
+}
 
 func (h home) env() []string {
 	return []string{
@@ -30,36 +32,54 @@ func (h home) env() []string {
 	}
 }
 
-// settings have rules, so that there is something to decide for every call.
-const settings = `{"permissions":{"allow":["mcp__*__echo","mcp__*__big","mcp__*__tool_*"],"deny":["mcp__*__remove"],"default":"ask"}}`
+// settings are rules, so that there is something to decide for every call:
+// what is not allowed here is refused, because nobody is there to be asked.
+type settings struct {
+	Permissions struct {
+		Allow   []string `json:"allow"`
+		Ask     []string `json:"ask"`
+		Deny    []string `json:"deny"`
+		Default string   `json:"default"`
+	} `json:"permissions"`
+}
 
 // prepare writes what a home needs, unless it is there.
 func (b *bench) prepare(h home) error {
 	type entry struct {
 		Command string   `json:"command"`
 		Args    []string `json:"args"`
+		Pin     string   `json:"pin"` // a tool is called only as it was first seen
 	}
 	var file struct {
 		Servers map[string]entry `json:"mcpServers"`
 	}
 	file.Servers = map[string]entry{}
+	var s settings
+	s.Permissions.Ask = []string{"mcp__*__tool_*"}
+	s.Permissions.Deny = []string{"mcp__*__delete_*"}
+	s.Permissions.Default = "ask"
 	for i := range h.servers {
-		file.Servers[fmt.Sprintf("up%02d", i)] = entry{b.self, []string{roleStdio, fmt.Sprint(i)}}
+		name := fmt.Sprintf("up%02d", i)
+		s.Permissions.Allow = append(s.Permissions.Allow, "mcp__"+name)
+		file.Servers[name] = entry{b.self, []string{roleStdio, fmt.Sprint(i)}, "strict"}
 	}
-	text, err := json.Marshal(file)
+	servers, err := json.Marshal(file)
 	if err != nil {
 		return err
 	}
-	userConfig := filepath.Join(h.dir, ".config", "patchbay")
-	for _, dir := range []string{userConfig, filepath.Join(h.dir, "run"), filepath.Join(h.dir, "project")} {
+	rules, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{h.config(""), filepath.Join(h.dir, "run"), filepath.Join(h.dir, "project")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(userConfig, "settings.json"), []byte(settings), 0o600); err != nil {
+	if err := os.WriteFile(h.config("settings.json"), rules, 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(h.config(), text, 0o600)
+	return os.WriteFile(h.config("mcp.json"), servers, 0o600)
 }
 
 // serve starts the gateway and waits until it takes connections.
@@ -76,7 +96,7 @@ func (b *bench) serve(ctx context.Context, h home) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(b.patchbay, "serve", "--http", address, "--mcp-config", h.config(), "--strict-mcp-config")
+	cmd := exec.Command(b.patchbay, "serve", "--http", address)
 	cmd.Dir, cmd.Env = filepath.Join(h.dir, "project"), h.env()
 	cmd.Stdout, cmd.Stderr = log, log
 	p, err := launch(cmd)

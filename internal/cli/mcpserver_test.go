@@ -20,6 +20,7 @@ type scriptServer struct {
 	definition string        // file with the description of the tool echo
 	more       int           // further tools
 	bare       bool          // nothing but tools
+	extra      bool          // tools for tests of the daemon
 	tell       io.Writer     // hears what flag -tell says
 	released   chan struct{} // closed when that says something: slow is over then
 }
@@ -31,6 +32,7 @@ func runScriptServer() {
 	flag.StringVar(&s.definition, "definition", "", "file with the description of echo")
 	flag.IntVar(&s.more, "tools", 0, "further tools")
 	flag.BoolVar(&s.bare, "bare", false, "offer neither resources nor prompts")
+	flag.BoolVar(&s.extra, "extra", false, "offer pid, ask, count and big too")
 	flag.StringVar(&broken, "broken", "", "crash, garbage or hang instead of serving")
 	flag.StringVar(&listener, "tell", "", "address to tell when slow or hang begins, and when slow is cancelled")
 	linger := flag.Bool("linger", false, "stay when nobody is there to be served any more")
@@ -95,7 +97,7 @@ func (s *scriptServer) HandleRequest(ctx context.Context, r *wire.Request) (json
 	case "tools/list":
 		return s.listTools()
 	case "tools/call":
-		return s.call(ctx, r.Params)
+		return s.call(ctx, r)
 	case "resources/list":
 		return json.RawMessage(`{"resources":[{"uri":"note://one","name":"first note","mimeType":"text/plain"},{"uri":"note://pixel","name":"a pixel","mimeType":"image/png"}]}`), nil
 	case "resources/templates/list":
@@ -138,13 +140,17 @@ func (s *scriptServer) listTools() (json.RawMessage, error) {
 		`{"name":"slow","inputSchema":{"type":"object"}}`,
 		`{"name":"wipe","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true,"openWorldHint":true}}`,
 	}
+	if s.extra {
+		tools = append(tools, `{"name":"pid","inputSchema":{"type":"object"}}`, `{"name":"ask","inputSchema":{"type":"object"}}`, `{"name":"count","inputSchema":{"type":"object"}}`, `{"name":"big","inputSchema":{"type":"object"}}`)
+	}
 	for i := range s.more {
 		tools = append(tools, fmt.Sprintf(`{"name":"more%02d","inputSchema":{"type":"object"}}`, i+1))
 	}
 	return json.RawMessage(`{"tools":[` + strings.Join(tools, ",") + `]}`), nil
 }
 
-func (s *scriptServer) call(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+func (s *scriptServer) call(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	params := r.Params
 	text := func(t string) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[{"type":"text","text":` + string(wire.AppendString(nil, t)) + `}]}`), nil
 	}
@@ -173,6 +179,26 @@ func (s *scriptServer) call(ctx context.Context, params json.RawMessage) (json.R
 		}
 	case "wipe":
 		return text("wiped")
+	case "pid":
+		return text(fmt.Sprint(os.Getpid()))
+	case "ask":
+		question, _ := wire.Member(params, "arguments")
+		answer, err := r.Link.Call(ctx, wire.Call{Method: "elicitation/create", Params: question})
+		if err != nil {
+			return text("could not ask: " + err.Error())
+		}
+		return text(string(answer))
+	case "count":
+		token, _ := wire.Member(params, "_meta", wire.MetaProgressToken)
+		for i := range 3 {
+			progress := fmt.Sprintf(`{"progressToken":%s,"progress":%d,"total":3,"message":"step %d"}`, token, i+1, i+1)
+			if err := r.Link.Notify(ctx, "notifications/progress", json.RawMessage(progress)); err != nil {
+				return nil, err
+			}
+		}
+		return text("counted")
+	case "big":
+		return text(strings.Repeat("0123456789abcdef", 34<<20/16))
 	default:
 		return text("called " + name)
 	}

@@ -89,16 +89,8 @@ func TestRemoteServerThatCannotBeReached(t *testing.T) {
 func begin(t *testing.T, flag string, env []string, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	home, project := machine(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	// Whatever does not come must not hang the test.
-	if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	configure(t, home, fmt.Sprintf(`{"command": "mcptest-server", "args": ["-tell", %q, %q], "env": {"GORACE": %q}}`, listener.Addr(), flag, quickExit))
+	address, accept := teller(t)
+	configure(t, home, fmt.Sprintf(`{"command": "mcptest-server", "args": ["-tell", %q, %q], "env": {"GORACE": %q}}`, address, flag, quickExit))
 	program, err := exec.LookPath("patchbay")
 	if err != nil {
 		t.Fatal(err)
@@ -113,19 +105,39 @@ func begin(t *testing.T, flag string, env []string, args ...string) (*exec.Cmd, 
 		_ = cmd.Process.Kill() // it has ended, unless the test failed
 		_ = cmd.Wait()
 	})
-	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatalf("the server did not start: %v", err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	told := bufio.NewScanner(conn)
+	told := accept()
 	if !told.Scan() || told.Text() != "began" {
 		t.Fatalf("the server told %q, %v", told.Text(), told.Err())
 	}
 	return cmd, told
+}
+
+// teller returns an address for a server's -tell, and a function that waits for
+// a server to start and returns what it tells from then on.
+func teller(t *testing.T) (address string, accept func() *bufio.Scanner) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	// Whatever does not come must not hang the test.
+	deadline := time.Now().Add(time.Minute)
+	if err := listener.(*net.TCPListener).SetDeadline(deadline); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String(), func() *bufio.Scanner {
+		t.Helper()
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatalf("the server did not start: %v", err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetReadDeadline(deadline); err != nil {
+			t.Fatal(err)
+		}
+		return bufio.NewScanner(conn)
+	}
 }
 
 // Ctrl-C cancels a call, and its server hears of it before it is ended.

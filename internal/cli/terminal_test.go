@@ -25,6 +25,13 @@ type conversation struct {
 
 func talk(t *testing.T, home, project string, args ...string) *conversation {
 	t.Helper()
+	env := append(os.Environ(), "HOME="+home, "TERM=xterm", "XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "XDG_RUNTIME_DIR=", "NO_COLOR=", "UNGUARDED=1")
+	return talkIn(t, project, env, args...)
+}
+
+// talkIn is talk with all of the environment.
+func talkIn(t *testing.T, project string, env []string, args ...string) *conversation {
+	t.Helper()
 	program, err := exec.LookPath("patchbay") // TestMain put it there
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +40,7 @@ func talk(t *testing.T, home, project string, args ...string) *conversation {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = project
-	cmd.Env = append(os.Environ(), "HOME="+home, "TERM=xterm", "XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "XDG_RUNTIME_DIR=", "NO_COLOR=", "UNGUARDED=1")
+	cmd.Dir, cmd.Env = project, env
 	tty, err := pty.Start(cmd)
 	if err != nil {
 		t.Fatal(err)

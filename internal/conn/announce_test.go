@@ -14,13 +14,8 @@ func TestCatalogIsAnnouncedFirst(t *testing.T) {
 		var m *Manager
 		first := config.State("")
 		m = newManager(t, Options{Changed: func() {
-			// Apply calls it with the manager's lock held, when nothing is known yet.
-			if !m.mu.TryLock() {
-				return
-			}
-			s := m.servers[serverKey{name: "srv"}]
-			m.mu.Unlock()
-			if s != nil && s.Catalog() != nil && first == "" {
+			s, ok := m.Server("srv", Profile{})
+			if ok && s.Catalog() != nil && first == "" {
 				first = s.Status().State
 			}
 		}})

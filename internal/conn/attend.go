@@ -16,8 +16,8 @@ const (
 	// pingPatience is how long a server in doubt has to answer a ping.
 	pingPatience = 10 * time.Second
 
-	// profileIdle is IdleStop of the additional connections to a server, where
-	// its target has none.
+	// profileIdle is IdleStop of the connections that do not stand for their
+	// server and are shared, where the target has none.
 	profileIdle = 10 * time.Minute
 
 	// drainPatience is how long the calls of a connection that has been given
@@ -45,7 +45,7 @@ type link struct {
 	ended chan struct{} // closed when cause is set
 	cause error         // why the connection ended
 
-	// Guarded by Server.mu.
+	// Guarded by line.mu.
 	settled  bool          // what follows its end is decided
 	users    int           // calls under way
 	unused   chan struct{} // closed when there are none any more; nil if nobody waits for that
@@ -72,7 +72,7 @@ func (l *link) step(name string) {
 }
 
 // took tells how far a dial has come.
-func (s *Server) took(l *link, step string) {
+func (s *line) took(l *link, step string) {
 	l.step(step)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,21 +118,30 @@ func (l *link) close() {
 	}
 }
 
-// end ends a connection for good. Calls that are still under way over HTTP may
-// come to an end: they depend neither on each other nor on the next connection.
-func (s *Server) end(l *link) {
-	if l.headers == nil {
+// end ends a connection for good. Calls that are still under way may come to an
+// end if the line has been retired gently, and over HTTP anyway: there they
+// depend neither on each other nor on the next connection.
+func (s *line) end(l *link) {
+	s.mu.Lock()
+	retired, busy := s.retired, l.users > 0
+	s.mu.Unlock()
+	patience := drainPatience
+	switch {
+	case busy && retired:
+		patience = callWhole
+		close(s.lingering)
+	case l.headers == nil:
 		l.close()
 		return
 	}
 	s.ending.Go(func() {
-		s.drain(l)
+		s.drain(l, patience)
 		l.close()
 	})
 }
 
 // drain waits until nobody uses a connection any more, for a while.
-func (s *Server) drain(l *link) {
+func (s *line) drain(l *link, patience time.Duration) {
 	s.mu.Lock()
 	if l.users == 0 {
 		s.mu.Unlock()
@@ -141,7 +150,7 @@ func (s *Server) drain(l *link) {
 	unused := make(chan struct{})
 	l.unused = unused
 	s.mu.Unlock()
-	timer := time.NewTimer(drainPatience)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-unused:
@@ -152,13 +161,13 @@ func (s *Server) drain(l *link) {
 
 // condemn gives up a connection that is of no use any more. The state says so
 // at once; run ends what is left of it.
-func (s *Server) condemn(l *link, f *failure) {
+func (s *line) condemn(l *link, f *failure) {
 	s.mu.Lock()
 	if s.state.link == l {
 		s.settle(l, f)
 	}
 	s.mu.Unlock()
-	s.manager.changed()
+	s.up.changed()
 	select {
 	case l.fatal <- f:
 	default:
@@ -167,7 +176,7 @@ func (s *Server) condemn(l *link, f *failure) {
 
 // attend makes a new connection available to callers, keeps the catalog fresh
 // and returns when the connection has ended, with the reason.
-func (s *Server) attend(ctx context.Context, epoch int, l *link) error {
+func (s *line) attend(ctx context.Context, epoch int, l *link) error {
 	s.mu.Lock()
 	if s.epoch == epoch {
 		s.connects++
@@ -192,13 +201,13 @@ func (s *Server) attend(ctx context.Context, epoch int, l *link) error {
 }
 
 // watch returns when the connection has ended or has to end, with the reason.
-func (s *Server) watch(ctx context.Context, epoch int, l *link) error {
+func (s *line) watch(ctx context.Context, epoch int, l *link) error {
 	idle := time.NewTimer(time.Hour)
 	defer idle.Stop()
 	for {
 		wait, over := s.idleFor(epoch, l)
 		if over {
-			s.manager.changed()
+			s.up.changed()
 			return errIdle
 		}
 		var idleUp <-chan time.Time
@@ -225,11 +234,11 @@ func (s *Server) watch(ctx context.Context, epoch int, l *link) error {
 
 // idleFor returns how long the server may still be idle; 0 means for ever. If
 // its time is over the server is put to rest, before a call can get hold of it.
-func (s *Server) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
+func (s *line) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limit := s.target.IdleStop
-	if limit <= 0 && s.profile.Key != "" {
+	if limit <= 0 && s.extra && s.key.session == "" {
 		limit = profileIdle
 	}
 	if limit <= 0 {
@@ -250,7 +259,7 @@ func (s *Server) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 }
 
 // ping returns an error if the server does not show that it lives.
-func (s *Server) ping(ctx context.Context, l *link) error {
+func (s *line) ping(ctx context.Context, l *link) error {
 	ctx, stop := context.WithTimeoutCause(ctx, pingPatience, fmt.Errorf("no answer to a ping within %v", pingPatience))
 	defer stop()
 	err := l.client.Ping(ctx)
@@ -265,7 +274,7 @@ func (s *Server) ping(ctx context.Context, l *link) error {
 
 // connected declares the server connected, its lists being in, and tells what
 // is wrong with them.
-func (s *Server) connected(epoch int, l *link, problem string) {
+func (s *line) connected(epoch int, l *link, problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != epoch || s.state.link != l {

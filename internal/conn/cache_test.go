@@ -205,7 +205,10 @@ func TestIncompleteCatalogIsNotSaved(t *testing.T) {
 		wantState(t, s, config.Connected, "tools/list")
 		// Nor is one of a client with other capabilities.
 		f.set(func() { f.list = nil })
-		r, _ := s.manager.Server("srv", Profile{Key: "rich"})
+		plain, rich := Profile{Session: "1"}, Profile{Key: "rich", Session: "2"}
+		s.manager.Hold(plain)
+		s.manager.Hold(rich)
+		r, _ := s.manager.Server("srv", rich)
 		mustCall(t, r)
 		mustWait(t, r)
 	})

@@ -33,21 +33,8 @@ const (
 	maxTimeouts = 3
 )
 
-// Call makes one request. It waits for the connection as long as ctx allows,
-// and for the answer as long as the limits of the entry allow, unless the call
-// has limits of its own; when they are exceeded the server is told to cancel.
-//
-// A JSON-RPC error of the server comes back as *wire.Error, the end of ctx as
-// its cause, and everything else as *CallError. Reads are tried twice.
-func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error) {
-	return s.CallListed(ctx, c, nil)
-}
-
-// CallListed is Call for a request that depends on what the server offers. It
-// waits until the connection's lists are in, with the changes the server has told
-// of, and sends the request only if they are acceptable; otherwise accept says
-// why not, and that is the error. nil accepts anything, and does not wait.
-func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catalog) error) (json.RawMessage, error) {
+// call is Server.CallListed.
+func (s *line) call(ctx context.Context, c wire.Call, accept func(*Catalog) error) (json.RawMessage, error) {
 	for try := 1; ; try++ {
 		l, err := s.acquire(ctx, accept != nil)
 		if err != nil {
@@ -81,12 +68,12 @@ func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catal
 
 // callOver makes a request over one connection. refused is what accept has
 // against it.
-func (s *Server) callOver(ctx context.Context, l *link, c wire.Call, accept func(*Catalog) error) (result json.RawMessage, refused, err error) {
+func (s *line) callOver(ctx context.Context, l *link, c wire.Call, accept func(*Catalog) error) (result json.RawMessage, refused, err error) {
 	if accept != nil {
 		if err := l.tools(ctx); err != nil {
 			return nil, nil, err
 		}
-		if refused := accept(s.Catalog()); refused != nil {
+		if refused := accept(s.catalog()); refused != nil {
 			return nil, refused, nil
 		}
 	}
@@ -95,7 +82,7 @@ func (s *Server) callOver(ctx context.Context, l *link, c wire.Call, accept func
 }
 
 // limited gives a call the time limits of the entry.
-func (s *Server) limited(c wire.Call) wire.Call {
+func (s *line) limited(c wire.Call) wire.Call {
 	if c.Timeout != 0 || c.MaxTimeout != 0 || c.Method == "subscriptions/listen" {
 		return c
 	}
@@ -111,7 +98,7 @@ func (s *Server) limited(c wire.Call) wire.Call {
 }
 
 // patience is how long the server may be silent; 0 means as long as it likes.
-func (s *Server) patience() time.Duration {
+func (s *line) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ms := s.target.Entry.Server.Timeout; ms != nil {
@@ -127,7 +114,7 @@ type outcome struct {
 	pause time.Duration
 }
 
-func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) outcome {
+func (s *line) outcome(ctx context.Context, l *link, c wire.Call, err error) outcome {
 	f := classify(err)
 	answer, answered := errors.AsType[*wire.Error](err)
 	switch {
@@ -160,7 +147,7 @@ func (s *Server) outcome(ctx context.Context, l *link, c wire.Call, err error) o
 }
 
 // judge draws conclusions about the connection from how a call went.
-func (s *Server) judge(l *link, err error) {
+func (s *line) judge(l *link, err error) {
 	_, timedOut := errors.AsType[*wire.TimeoutError](err)
 	_, unreachable := errors.AsType[*wire.NetError](err)
 	s.mu.Lock()
@@ -208,9 +195,9 @@ func isRead(method string) bool {
 
 // saysRepeatable reports whether the tool that is called says of itself that
 // calling it twice does no harm.
-func (s *Server) saysRepeatable(c wire.Call) bool {
+func (s *line) saysRepeatable(c wire.Call) bool {
 	name, _ := wire.StringMember(c.Params, "name")
-	catalog := s.Catalog()
+	catalog := s.catalog()
 	if c.Method != "tools/call" || catalog == nil {
 		return false
 	}
@@ -223,9 +210,8 @@ func (s *Server) saysRepeatable(c wire.Call) bool {
 	return false
 }
 
-// Notify sends a notification if the server is connected. One that is not has
-// nothing to be told: it learns how things are when it is connected.
-func (s *Server) Notify(ctx context.Context, method string, params json.RawMessage) error {
+// notify is Server.Notify.
+func (s *line) notify(ctx context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	l := s.state.link
 	if l == nil {

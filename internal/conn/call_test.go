@@ -101,7 +101,7 @@ func TestCallThatAsks(t *testing.T) {
 			return r.Link.Call(ctx, wire.Call{Method: "elicitation/create"})
 		}}
 		h := &handler{thinks: 5 * time.Minute}
-		m := newManager(t, Options{Handler: func(string, Profile) wire.Handler { return h }})
+		m := newManager(t, Options{Handler: func(*Shared) wire.Handler { return h }})
 		s := one(t, m, local(f))
 		mustCall(t, s)
 	})
@@ -293,7 +293,7 @@ func TestHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &handler{}
 		f := &fake{}
-		m := newManager(t, Options{Handler: func(string, Profile) wire.Handler { return h }})
+		m := newManager(t, Options{Handler: func(*Shared) wire.Handler { return h }})
 		s := one(t, m, local(f))
 		mustWait(t, s)
 		f.say(t, "notifications/message")

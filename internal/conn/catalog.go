@@ -115,12 +115,12 @@ type fetched struct {
 }
 
 // firstCatalog fetches all lists and declares the server connected.
-func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
+func (s *line) firstCatalog(ctx context.Context, epoch int, l *link) {
 	lists := s.fetch(ctx, l, func(wire.List) bool { return true })
 	if ctx.Err() != nil || !s.uses(l) {
 		return
 	}
-	old := s.Catalog()
+	old := s.catalog()
 	base, opening := &Catalog{}, l.client.Opening()
 	if old != nil {
 		*base = *old
@@ -134,15 +134,15 @@ func (s *Server) firstCatalog(ctx context.Context, epoch int, l *link) {
 	base.Capabilities, base.ServerInfo, base.Instructions = opening.Capabilities, opening.ServerInfo, opening.Instructions
 	next := base.with(lists)
 	s.shelf.replace(old, next, lists)
-	s.manager.changed() // before those who wait for the connection look for what it offers
+	s.up.changed() // before those who wait for the connection look for what it offers
 	s.connected(epoch, l, next.problem())
-	s.manager.changed()
+	s.up.changed()
 	s.save()
 }
 
 // refreshCatalog fetches some lists anew.
-func (s *Server) refreshCatalog(ctx context.Context, epoch int, l *link, changed map[wire.List]bool) {
-	old := s.Catalog()
+func (s *line) refreshCatalog(ctx context.Context, epoch int, l *link, changed map[wire.List]bool) {
+	old := s.catalog()
 	lists := s.fetch(ctx, l, func(kind wire.List) bool { return changed[kind] })
 	if ctx.Err() != nil || !s.uses(l) || len(lists) == 0 || old == nil {
 		return
@@ -152,7 +152,7 @@ func (s *Server) refreshCatalog(ctx context.Context, epoch int, l *link, changed
 		return
 	}
 	s.connected(epoch, l, next.problem())
-	s.manager.changed()
+	s.up.changed()
 	s.save()
 }
 
@@ -165,14 +165,14 @@ func (c *Catalog) problem() string {
 }
 
 // uses reports whether calls go over a connection.
-func (s *Server) uses(l *link) bool {
+func (s *line) uses(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.link == l && l.client.Err() == nil
 }
 
 // fetch reads the wanted ones of the lists that the server has, side by side.
-func (s *Server) fetch(ctx context.Context, l *link, wanted func(wire.List) bool) []fetched {
+func (s *line) fetch(ctx context.Context, l *link, wanted func(wire.List) bool) []fetched {
 	opening := l.client.Opening()
 	var all []*fetched
 	for _, kind := range listings {
@@ -198,7 +198,7 @@ func (s *Server) fetch(ctx context.Context, l *link, wanted func(wire.List) bool
 }
 
 // read reads all pages, as far as they are within bounds.
-func (f *fetched) read(ctx context.Context, s *Server, l *link) {
+func (f *fetched) read(ctx context.Context, s *line, l *link) {
 	params := json.RawMessage(`{}`)
 	cursors, names := map[string]bool{}, map[string]bool{}
 	size := 0
@@ -249,7 +249,7 @@ func (f *fetched) read(ctx context.Context, s *Server, l *link) {
 }
 
 // ask makes a request for our own use on one connection.
-func (s *Server) ask(ctx context.Context, l *link, c wire.Call) (json.RawMessage, error) {
+func (s *line) ask(ctx context.Context, l *link, c wire.Call) (json.RawMessage, error) {
 	headers := l.headers.generation()
 	result, err := l.client.Call(ctx, c)
 	if err != nil && classify(err).needsAuth && s.renewHeaders(ctx, l, headers) {

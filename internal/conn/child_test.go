@@ -296,9 +296,10 @@ func TestEnvironmentOfAChild(t *testing.T) {
 		m := newManager(t, Options{Environ: host, Vars: config.Vars{Lookup: lookup, WorkspaceRoot: dir}})
 		server := one(t, m, target)
 		callError(t, server.Wait(t.Context()))
-		server.mu.Lock()
-		logs := server.child.(*process).child.Stderr()
-		server.mu.Unlock()
+		l, _ := server.manager.present("srv", Profile{})
+		l.mu.Lock()
+		logs := l.child.(*process).child.Stderr()
+		l.mu.Unlock()
 		for line, wanted := range map[string]bool{
 			"GREETING=hi me": true, "HOME=/home/y": true, "PASSED=on": true, "HTTPS_PROXY=http://proxy": true, "UNSET=set": true,
 			"HOME=/home/x": false, "AWS_SECRET=no": false, "LANG=C": false, "NAME=me": false, "UNSET=me": false,

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,9 +24,9 @@ const (
 	serverRequestsPerSecond = 50
 )
 
-// dial connects to the target. ctx bounds the dial, not the connection. There is
-// a link in any case, which has to be ended.
-func (s *Server) dial(ctx context.Context, t Target) (*link, error) {
+// dial connects to the target of a Manager. ctx bounds the dial, not the
+// connection. There is a link in any case, which has to be ended.
+func (s *line) dial(ctx context.Context, m *Manager, t Target) (*link, error) {
 	limit := connectLimit
 	if ms := t.Entry.Server.ConnectTimeout; ms != nil {
 		limit = time.Duration(*ms) * time.Millisecond
@@ -40,13 +39,13 @@ func (s *Server) dial(ctx context.Context, t Target) (*link, error) {
 	l := newLink()
 	switch {
 	case t.Local != nil:
-		return l, s.dialLocal(ctx, t, l)
+		return l, s.dialLocal(ctx, m, t, l)
 	case t.Entry.Server.Transport() == config.Stdio:
-		return l, s.dialChild(ctx, t, l)
+		return l, s.dialChild(ctx, m, t, l)
 	case t.Entry.Server.Transport() == config.InProcess:
 		return l, &failure{kind: KindConfig, permanent: true, err: errors.New("the program that runs Patchbay has no such server")}
 	default:
-		return l, s.dialHTTP(ctx, t, l)
+		return l, s.dialHTTP(ctx, m, t, l)
 	}
 }
 
@@ -64,21 +63,21 @@ func (e *connectTimeout) Is(target error) bool { return target == context.Deadli
 
 // connect performs the handshake. What it cost before belongs to the dial too,
 // so the context is its only limit.
-func (s *Server) connect(ctx context.Context, t Target, l *link, transport wire.Transport) error {
+func (s *line) connect(ctx context.Context, m *Manager, t Target, l *link, transport wire.Transport) error {
 	const unlimited = 24 * time.Hour
 	options := &wire.ClientOptions{
-		Info:         s.manager.opts.Info,
-		Capabilities: s.capabilities(),
+		Info:         m.opts.Info,
+		Capabilities: s.profile.Capabilities,
 		Changed:      l.changes.add,
-		Eras:         &s.manager.eras,
+		Eras:         &s.pool.eras,
 		EraKey:       s.eraKey(t),
 		Timeout:      unlimited,
 		Logger:       s.log,
 	}
-	if s.manager.opts.Handler != nil {
-		options.Handler = s.manager.opts.Handler(s.name, s.profile)
+	if s.pool.handler != nil {
+		options.Handler = s.pool.handler(&Shared{s})
 	}
-	s.Catalog() // it may know how the server wants to be spoken to
+	s.catalog() // it may know how the server wants to be spoken to
 	var err error
 	if l.client, err = wire.Connect(ctx, transport, options); err != nil {
 		return err
@@ -88,14 +87,14 @@ func (s *Server) connect(ctx context.Context, t Target, l *link, transport wire.
 	return nil
 }
 
-func (s *Server) eraKey(t Target) string {
+func (s *line) eraKey(t Target) string {
 	if t.CatalogKey != "" {
 		return t.CatalogKey
 	}
 	return "name " + s.name + " " + t.ConnectHash
 }
 
-func (s *Server) peerOptions() *wire.PeerOptions {
+func (s *line) peerOptions() *wire.PeerOptions {
 	return &wire.PeerOptions{
 		Logger:            s.log,
 		RequestsPerSecond: serverRequestsPerSecond,
@@ -118,7 +117,7 @@ type localServer struct {
 const localPatience = 5 * time.Second
 
 // dialLocal connects to a server in this process.
-func (s *Server) dialLocal(ctx context.Context, t Target, l *link) error {
+func (s *line) dialLocal(ctx context.Context, m *Manager, t Target, l *link) error {
 	ours, theirs := net.Pipe()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.local = &localServer{log: s.log, end: end, done: make(chan struct{})}
@@ -128,7 +127,7 @@ func (s *Server) dialLocal(ctx context.Context, t Target, l *link) error {
 		theirs.Close()
 	}()
 	conn := wire.NewStreamConn(ours, ours, &wire.StreamOptions{MaxBatch: maxBatch})
-	return l.local.explain(s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions())))
+	return l.local.explain(s.connect(ctx, m, t, l, wire.Stream(conn, s.peerOptions())))
 }
 
 // explain says why a connection has ended, in terms of the server.
@@ -163,7 +162,7 @@ func (ls *localServer) close() {
 
 // serveLocal turns a panic of a local server into an error: it is a server like
 // any other, and ends alone.
-func (s *Server) serveLocal(ctx context.Context, serve func(context.Context, io.ReadWriteCloser) error, rw io.ReadWriteCloser) (err error) {
+func (s *line) serveLocal(ctx context.Context, serve func(context.Context, io.ReadWriteCloser) error, rw io.ReadWriteCloser) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Warn("a server in this process panicked", "panic", p, "stack", string(debug.Stack()))
@@ -171,12 +170,4 @@ func (s *Server) serveLocal(ctx context.Context, serve func(context.Context, io.
 		}
 	}()
 	return serve(ctx, rw)
-}
-
-// capabilities are what the client is declared to be able to do.
-func (s *Server) capabilities() json.RawMessage {
-	if s.profile.Key == "" {
-		return s.manager.opts.Capabilities
-	}
-	return s.profile.Capabilities
 }

@@ -122,7 +122,7 @@ func (f *failure) fromHTTP(e *wire.HTTPError) {
 }
 
 // unreachable is the error of somebody who wanted a connection.
-func (s *Server) unreachable(err error) error {
+func (s *line) unreachable(err error) error {
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		return err

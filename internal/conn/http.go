@@ -12,8 +12,8 @@ import (
 )
 
 // dialHTTP connects over Streamable HTTP or HTTP+SSE.
-func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
-	server, err := s.resolve(ctx, t)
+func (s *line) dialHTTP(ctx context.Context, m *Manager, t Target, l *link) error {
+	server, err := s.resolve(ctx, m, t)
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,10 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 		return commandsForbidden("headersHelper")
 	}
 	l.headers = &headers{server: server, renewing: make(chan struct{}, 1), run: func(ctx context.Context) (config.Server, error) {
-		return s.manager.resolver.RunHeadersHelper(ctx, s.name, server)
+		s.mu.Lock()
+		resolver := s.owner.resolver // of now: the connection may outlive the Manager that made it
+		s.mu.Unlock()
+		return resolver.RunHeadersHelper(ctx, s.name, server)
 	}}
 	if err := l.headers.obtain(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -33,8 +36,8 @@ func (s *Server) dialHTTP(ctx context.Context, t Target, l *link) error {
 		return &failure{kind: KindAuth, err: err}
 	}
 	s.took(l, StepResolved)
-	err = s.connect(ctx, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
-		Transport:   s.manager.http,
+	err = s.connect(ctx, m, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
+		Transport:   s.pool.http,
 		Header:      l.headers.current,
 		SSEFallback: server.Type != config.HTTP,
 		Logger:      s.log,
@@ -112,7 +115,7 @@ func apiKey(a *config.Auth) (name, value string, ok bool) {
 // renewHeaders sees to it that a connection has other headers than those of the
 // given generation, which were refused. It reports false if there is no way to.
 // Of those who come at the same time one does it for all.
-func (s *Server) renewHeaders(ctx context.Context, l *link, refused int) bool {
+func (s *line) renewHeaders(ctx context.Context, l *link, refused int) bool {
 	h := l.headers
 	if h == nil || h.server.HeadersHelper == "" {
 		return false

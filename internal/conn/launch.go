@@ -16,8 +16,7 @@ import (
 
 // resolve turns the entry of a target into what is really started or contacted:
 // placeholders expanded, secrets obtained.
-func (s *Server) resolve(ctx context.Context, t Target) (config.Server, error) {
-	m := s.manager
+func (s *line) resolve(ctx context.Context, m *Manager, t Target) (config.Server, error) {
 	server, problems := config.Expand(t.Entry.Server, t.Entry.Dialect, m.opts.Vars)
 	if err := s.report(problems); err != nil {
 		return server, err
@@ -35,18 +34,18 @@ func (s *Server) resolve(ctx context.Context, t Target) (config.Server, error) {
 
 // recallMissing adds to a refusal for want of credentials what was left out of
 // the request: most likely the one is the reason for the other.
-func (s *Server) recallMissing(f *failure) {
+func (s *line) recallMissing(f *failure) {
 	answer, ok := errors.AsType[*wire.HTTPError](f.err)
 	if !ok || answer.Status != http.StatusUnauthorized && answer.Status != http.StatusForbidden {
 		return
 	}
-	for _, p := range s.Status().Warnings {
+	for _, p := range s.status().Warnings {
 		f.err = fmt.Errorf("%w; %s", f.err, p.Message)
 	}
 }
 
 // report logs the warnings among problems and returns the errors.
-func (s *Server) report(problems []config.Problem) error {
+func (s *line) report(problems []config.Problem) error {
 	var all []string
 	for _, p := range problems {
 		if p.Severity != config.SeverityError {

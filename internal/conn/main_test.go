@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -215,6 +217,19 @@ func one(t *testing.T, m *Manager, target Target) *Server {
 	return s
 }
 
+// statuses tells how all servers stand.
+func statuses(m *Manager) map[string]Status {
+	all := map[string]Status{}
+	m.pool.mu.Lock()
+	names := slices.Collect(maps.Keys(m.seats))
+	m.pool.mu.Unlock()
+	for _, name := range names {
+		s, _ := m.Server(name, Profile{})
+		all[name] = s.Status()
+	}
+	return all
+}
+
 func call(ctx context.Context, s *Server) error {
 	_, err := s.Call(ctx, wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"echo"}`)})
 	return err
@@ -267,20 +282,3 @@ func slowly(d time.Duration) func(context.Context, *wire.Request) (json.RawMessa
 }
 
 const second = time.Second
-
-// statuses returns how all servers stand, reached with the zero Profile.
-func statuses(m *Manager) map[string]Status {
-	m.mu.Lock()
-	servers := make([]*Server, 0, len(m.servers))
-	for key, s := range m.servers {
-		if key.profile == "" {
-			servers = append(servers, s)
-		}
-	}
-	m.mu.Unlock()
-	all := make(map[string]Status, len(servers))
-	for _, s := range servers {
-		all[s.name] = s.Status()
-	}
-	return all
-}

@@ -1,11 +1,15 @@
 // Package conn owns the connections to MCP servers: it starts them, restarts
 // them when they die, stops them when they are idle, and remembers what they
-// offer. A Manager has one Server for each configured server and each Profile
-// it is reached with; both are safe for concurrent use. The package knows
-// nothing about sessions, names of tools or permissions.
+// offer. A Manager keeps the configured servers connected, and a Server is one of
+// them as a session reaches it; both are safe for concurrent use. Sessions that
+// declare the same to a server share its connection, and so do Managers that
+// stand beside each other. The package knows nothing about names of tools or
+// permissions, and of sessions only what they declare.
 //
 //	Manager    keeps the servers as they are wanted       manager.go, plan.go
-//	Server     one server: its goroutine and its life     server.go, attend.go
+//	Server     one of them, for one who calls it          server.go
+//	upstream   who shares which connection                pool.go
+//	line       one connection that is made again          line.go, attend.go, subscribe.go
 //	state      what is known of it, changed in one place  state.go
 //	retry      when it is dialled again                   backoff.go
 //	dial       from an entry to a live connection         dial.go, launch.go, redact.go, stdio.go, http.go
@@ -14,15 +18,15 @@
 package conn
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -37,12 +41,15 @@ type Options struct {
 	Environ  []string         // of the host, as NAME=value; children get a small part of it
 	Vars     config.Vars      // what placeholders stand for; its WorkspaceRoot is where children run
 	Resolver *secret.Resolver // nil means one made of Environ
-	Guard    *proc.Guard      // ends the children if this process is killed; nil means nobody does
+	Guard    *proc.Guard      // ends the children if this process is killed, and is closed with the last Manager; nil means nobody does
 	CacheDir string           // of catalogs; empty means none are kept
 	Info     json.RawMessage  // the implementation object sent to servers; nil means wire's
 
-	// Capabilities are those of the zero Profile; nil means none.
+	// Capabilities are those of profiles without a key, and of the host; nil means
+	// none.
 	Capabilities json.RawMessage
+
+	Owner any // of the Manager, for its Handler
 
 	// HTTPClient makes the HTTP requests; nil means a transport of our own, with
 	// the proxies of Environ.
@@ -54,16 +61,22 @@ type Options struct {
 
 	// Handler returns what answers the requests and notifications that a server
 	// sends of its own accord. nil refuses and ignores them.
-	Handler func(server string, profile Profile) wire.Handler
+	Handler func(*Shared) wire.Handler
 }
 
-// Profile is what a client says it can do. A server that is reached with two
-// profiles is connected twice, each time with a process of its own. The zero
-// Profile is the host's own; with any other a server is connected on the first
-// call, and not for longer than it is used.
+// Profile is what a session declares to servers, and which one it is. Sessions
+// with equal keys share a connection. The zero Profile is the host itself: for
+// it any connection will do, and whichever stands for the server is used.
 type Profile struct {
-	Key          string          // equal keys share a connection
-	Capabilities json.RawMessage // of the client; nil means none
+	Key          string          // of what is declared; empty means Options.Capabilities
+	Capabilities json.RawMessage // where there is a key; nil means none
+	Session      string          // unlike that of any other session of any Manager; empty only for the host
+}
+
+// shared is what sessions with that profile have in common.
+func (p Profile) shared() Profile {
+	p.Session = ""
+	return p
 }
 
 // Target is one server as it is wanted.
@@ -86,6 +99,7 @@ type Target struct {
 	// rw until ctx or the stream ends.
 	Local func(ctx context.Context, rw io.ReadWriteCloser) error
 
+	Unshared bool          // each session has a connection of its own
 	Lazy     bool          // connect on the first call
 	IdleStop time.Duration // stop it when nobody has called for that long; 0 means never
 }
@@ -95,53 +109,65 @@ func (t Target) off() bool {
 	return t.State == config.Disabled || t.State == config.NeedsApproval || t.State == config.Failed
 }
 
-// Manager keeps servers connected as Apply says.
+// Manager keeps servers connected as Apply says. Managers that stand beside each
+// other share the connections of the servers that they would connect the same
+// way, whatever they call them.
 type Manager struct {
 	opts     Options
-	log      *slog.Logger
 	resolver *secret.Resolver
 	owned    *secret.Resolver // to be closed by us, or nil
-	http     http.RoundTripper
-	eras     eraCache
-	cache    *cache
-	seq      atomic.Uint64
+	pool     *pool
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // one for each server that has not ended
 
-	mu      sync.Mutex
-	closed  bool
-	targets map[string]Target
-	servers map[serverKey]*Server
-	levels  map[serverKey]string // of log messages; an empty name is that of all servers
+	// Guarded by pool.mu.
+	closed bool
+	seats  map[string]*seat
+	holds  map[lineKey]hold
+	ending []*line // perhaps not yet gone, which Close waits for
+
+	subscribed map[subscription]Profile
+	levels     map[logLevel]string
 }
 
-type serverKey struct{ name, profile string }
+// hold is how many open sessions are entitled to a line.
+type hold struct {
+	count   int
+	profile Profile
+}
 
 // NewManager returns a Manager without servers. Close it.
-func NewManager(o Options) *Manager {
-	m := &Manager{
-		opts:     o,
-		log:      o.Logger,
-		resolver: o.Resolver,
-		http:     o.HTTPClient,
-		targets:  map[string]Target{},
-		servers:  map[serverKey]*Server{},
-		levels:   map[serverKey]string{},
+func NewManager(o Options) *Manager { return newManagerIn(newPool(o), o) }
+
+// Beside returns a Manager that shares connections with m. Logger, Guard,
+// CacheDir, HTTPClient and Handler are those of m. It fails if m is closed.
+func (m *Manager) Beside(o Options) (*Manager, error) {
+	p := m.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.closed {
+		return nil, errors.New("the manager is closed")
 	}
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
+	p.managers++
+	return newManagerIn(p, o), nil
+}
+
+// Guard returns what ends children if this process is killed, for others than
+// servers; nil if there is none.
+func (m *Manager) Guard() *proc.Guard { return m.pool.guard }
+
+func newManagerIn(p *pool, o Options) *Manager {
+	m := &Manager{
+		opts: o, pool: p, resolver: o.Resolver,
+		seats: map[string]*seat{}, holds: map[lineKey]hold{},
+		subscribed: map[subscription]Profile{}, levels: map[logLevel]string{},
 	}
 	if m.resolver == nil {
 		env := environment(o.Environ)
 		m.owned = secret.New(secret.Options{Lookup: env.lookup, Dir: o.Vars.WorkspaceRoot, Env: o.Environ})
 		m.resolver = m.owned
 	}
-	if m.http == nil {
-		m.http = wire.NewProxyTransport(environment(o.Environ).get)
-	}
-	m.cache = newCache(o.CacheDir, m.log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
@@ -156,120 +182,180 @@ func (m *Manager) Apply(want map[string]Target) {
 }
 
 func (m *Manager) apply(want map[string]Target) (changed bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
 	if m.closed {
 		return false
 	}
-	for name, act := range plan(want, m.targets) {
-		changed = changed || act != keep
-		if act == start {
-			m.add(name, Profile{}, want[name])
-			continue
-		}
-		for key, s := range m.servers {
-			switch {
-			case key.name != name:
-			case act == stop:
-				delete(m.servers, key)
-				s.retire()
-			case act == restart:
-				s.retarget(want[name])
-			default:
-				s.adopt(want[name])
-			}
+	have := make(map[string]Target, len(m.seats))
+	for name, s := range m.seats {
+		have[name] = s.target
+	}
+	acts := plan(want, have)
+	names := slices.Sorted(maps.Keys(acts))
+	before := map[string]*line{}
+	for _, name := range names {
+		if act := acts[name]; act == stop || act == restart {
+			up := m.seats[name].up
+			before[name] = up.standing
+			m.seats[name].leave()
+			up.sweep(m, false)
 		}
 	}
-	m.targets = maps.Clone(want)
+	for _, name := range names {
+		switch acts[name] {
+		case keep:
+			s := m.seats[name]
+			s.target = want[name]
+			s.up.adopt()
+			s.up.prune(true)
+			continue
+		case start, restart:
+			m.join(name, want[name], before[name])
+		}
+		changed = true
+	}
 	return changed
-}
-
-// add starts a server; m.mu is held.
-func (m *Manager) add(name string, p Profile, t Target) *Server {
-	s := newServer(m, name, p, t)
-	s.logLevel = cmp.Or(m.levels[serverKey{name, p.Key}], m.levels[serverKey{"", p.Key}])
-	m.servers[serverKey{name, p.Key}] = s
-	m.wg.Go(s.run)
-	return s
 }
 
 // Server returns the server of that name, as it is reached with a profile.
 func (m *Manager) Server(name string, p Profile) (*Server, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.targets[name]
-	if !ok || m.closed {
-		return nil, false
-	}
-	if s := m.servers[serverKey{name, p.Key}]; s != nil {
-		return s, true
-	}
-	return m.add(name, p, t), true
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	_, ok := m.seats[name]
+	return &Server{m, name, p}, ok
 }
 
-// SetLevel asks a server, or all of them if name is empty, for log messages from
-// a level on: now if it is connected with that profile, and whenever it will be.
-func (m *Manager) SetLevel(p Profile, name, level string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.levels[serverKey{name, p.Key}] = level
-	for key, s := range m.servers {
-		if key.profile == p.Key && (key.name == name || name == "") && !m.closed {
-			s.setLevel(level)
+// Hold says that a session with that profile is open. A connection is kept for
+// it until it is released.
+func (m *Manager) Hold(p Profile) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	shared := lineKey{profile: m.declares(p)}
+	for _, key := range []lineKey{shared, {shared.profile, p.Session}} {
+		m.holds[key] = hold{m.holds[key].count + 1, p}
+	}
+	if m.holds[shared].count == 1 {
+		for _, s := range m.seats {
+			s.up.prefer(shared, p)
 		}
 	}
 }
 
 // Notify sends a notification to all servers that are connected with a profile.
 func (m *Manager) Notify(ctx context.Context, p Profile, method string, params json.RawMessage) {
-	m.mu.Lock()
-	var to []*Server
-	for key, s := range m.servers {
-		if key.profile == p.Key {
-			to = append(to, s)
+	m.pool.mu.Lock()
+	var to []*line
+	for _, s := range m.seats {
+		if l := s.up.lines[s.up.keyFor(m, p)]; l != nil {
+			to = append(to, l)
 		}
 	}
-	m.mu.Unlock()
-	for _, s := range to {
-		if err := s.Notify(ctx, method, params); err != nil {
-			s.log.Info("notification", "method", method, "error", err)
+	m.pool.mu.Unlock()
+	for _, l := range to {
+		if err := l.notify(ctx, method, params); err != nil {
+			l.log.Info("notification", "method", method, "error", err)
 		}
 	}
 }
 
-// Release ends all connections that were made with a profile. Those of the zero
-// Profile stay.
+// Release says that the session is closed. Connections that it had for itself
+// end, and those that only sessions like it have used, unless they stand for
+// their server: such a one stays until it is replaced.
 func (m *Manager) Release(p Profile) {
-	if p.Key == "" {
-		return
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	shared := lineKey{profile: m.declares(p)}
+	for _, key := range []lineKey{shared, {shared.profile, p.Session}} {
+		h := m.holds[key]
+		if h.count--; h.count > 0 {
+			m.holds[key] = h
+		} else {
+			delete(m.holds, key)
+		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, s := range m.servers {
-		if key.profile == p.Key {
-			delete(m.servers, key)
-			s.retire()
+	if m.holds[shared].count == 0 || m.pool.solo[p.Session] > 0 {
+		for _, s := range m.seats {
+			s.up.prune(true)
 		}
 	}
 }
 
-// Close ends all connections and returns when every child is gone.
+// declares identifies what a profile declares to servers.
+func (m *Manager) declares(p Profile) string {
+	if p.Key == "" {
+		return string(m.opts.Capabilities)
+	}
+	return p.Key
+}
+
+// line returns the line for a profile, which may have to take the place of
+// another for that, and whether other Managers use it.
+func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error) {
+	m.pool.mu.Lock()
+	s := m.seats[name]
+	if s == nil {
+		m.pool.mu.Unlock()
+		return nil, false, &failure{kind: KindDenied, err: errRetired}
+	}
+	beside = len(s.up.seats) > 1
+	if p.Session == "" || s.target.off() {
+		defer m.pool.mu.Unlock()
+		return s.up.standing, beside, nil
+	}
+	key := s.up.keyFor(m, p)
+	if m.holds[key].count == 0 {
+		m.pool.mu.Unlock()
+		return nil, false, &failure{kind: KindDenied, err: errReleased}
+	}
+	l, takenOver := s.up.lineFor(key, p)
+	m.pool.mu.Unlock()
+	if takenOver {
+		s.up.changed()
+	}
+	return l, beside, nil
+}
+
+// present returns the line of a profile or the one that stands for the server,
+// and why the server is not shared if it turned out that it cannot be. The line
+// is nil if the server is not there.
+func (m *Manager) present(name string, p Profile) (l *line, split string) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	s := m.seats[name]
+	if s == nil {
+		return nil, ""
+	}
+	return s.present(p), m.pool.split[s.up.key]
+}
+
+// Close ends all connections that no other Manager uses, and returns when every
+// child of them is gone.
 func (m *Manager) Close() error {
-	m.mu.Lock()
+	p := m.pool
+	p.mu.Lock()
 	if !m.closed {
 		m.closed = true
-		for _, s := range m.servers {
-			s.retire()
+		p.managers--
+		for _, s := range m.seats {
+			s.leave()
+			s.up.sweep(m, true)
+			if s.up.key.owner != nil {
+				delete(p.split, s.up.key)
+			}
 		}
 	}
-	m.mu.Unlock()
+	ending, last := m.ending, p.managers == 0
+	p.mu.Unlock()
 	m.stop()
-	m.wg.Wait()
+	for _, l := range ending {
+		<-l.done
+	}
 	if m.owned != nil {
 		m.owned.Close()
 	}
-	if m.opts.HTTPClient == nil {
-		m.http.(*wire.ProxyTransport).CloseIdleConnections()
+	if last {
+		return p.end()
 	}
 	return nil
 }

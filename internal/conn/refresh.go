@@ -126,7 +126,7 @@ func (p *pace) took(now time.Time) {
 // keepCatalog fetches all lists of a new connection, declares the server
 // connected, and from then on fetches those that change: the first at once,
 // later ones at a measured pace.
-func (s *Server) keepCatalog(ctx context.Context, epoch int, l *link) {
+func (s *line) keepCatalog(ctx context.Context, epoch int, l *link) {
 	s.restore(ctx, l)
 	s.firstCatalog(ctx, epoch, l)
 	var p pace

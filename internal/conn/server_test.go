@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 func TestConnectsAndCalls(t *testing.T) {
@@ -499,50 +497,6 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// Each profile has its own process, with its own capabilities and handler.
-func TestProfiles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fake{}
-		var mu sync.Mutex
-		var asked []string
-		m := newManager(t, Options{Handler: func(server string, p Profile) wire.Handler {
-			mu.Lock()
-			defer mu.Unlock()
-			asked = append(asked, server+"/"+p.Key)
-			return nil
-		}})
-		s := one(t, m, local(f))
-		mustWait(t, s)
-		rich := Profile{Key: "rich", Capabilities: []byte(`{"sampling":{}}`)}
-		r, ok := m.Server("srv", rich)
-		if again, _ := m.Server("srv", rich); !ok || again != r || r == s {
-			t.Fatal("not one server for each profile")
-		}
-		synctest.Wait()
-		if f.started() != 1 {
-			t.Errorf("%d starts before a call", f.started())
-		}
-		mustCall(t, r)
-		mustCall(t, s)
-		if f.started() != 2 || !slices.Equal(asked, []string{"srv/", "srv/rich"}) || len(statuses(m)) != 1 {
-			t.Errorf("%d starts, handlers of %v", f.started(), asked)
-		}
-		time.Sleep(profileIdle)
-		synctest.Wait()
-		wantState(t, r, config.Pending, "without a call")
-		wantState(t, s, config.Connected, "")
-		mustCall(t, r)
-		m.Release(rich)
-		if e := callError(t, call(t.Context(), r)); e.Kind != KindDenied {
-			t.Errorf("%+v", e)
-		}
-		mustCall(t, s)
-		if again, _ := m.Server("srv", rich); again == r {
-			t.Error("a released server is given out")
-		}
-	})
-}
-
 // Whoever looks after each change sees every change, with a growing number.
 func TestChangesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -616,7 +570,7 @@ func TestCloseTwice(t *testing.T) {
 		m.Close()
 		m.Close()
 		m.Apply(map[string]Target{"x": local(&fake{})})
-		if _, ok := m.Server("srv", Profile{}); ok || len(statuses(m)) != 1 {
+		if _, ok := m.Server("srv", Profile{}); ok {
 			t.Error("a closed manager has servers")
 		}
 		if e := callError(t, call(t.Context(), s)); e.Kind != KindDenied {

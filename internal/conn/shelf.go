@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,20 +20,18 @@ type Known struct {
 // that outlives this process.
 type shelf struct {
 	mu      sync.Mutex
-	key     string   // Target.CatalogKey
-	looked  bool     // for what was saved earlier
-	catalog *Catalog // nil if there is none
-	whole   *Catalog // the last one whose lists could all be read, which is what is saved
-	last    *Known   // nil if it is not known
-	saved   saved    // what is in the file
+	keys    []string         // Target.CatalogKey of all that share the server
+	looked  bool             // for what was saved earlier
+	catalog *Catalog         // nil if there is none
+	whole   *Catalog         // the last one whose lists could all be read, which is what is saved
+	last    *Known           // nil if it is not known
+	saved   map[string]saved // what is in the files, by key
 
 	saving sync.Mutex // held while that is being replaced
 }
 
-// Catalog returns what the server offers, as far as it is known without asking:
-// now, or at an earlier time; nil if nothing is known. It does not wait for the
-// server.
-func (s *Server) Catalog() *Catalog {
+// catalog is Server.Catalog.
+func (s *line) catalog() *Catalog {
 	s.shelf.mu.Lock()
 	defer s.shelf.mu.Unlock()
 	s.look()
@@ -40,7 +39,7 @@ func (s *Server) Catalog() *Catalog {
 }
 
 // lastKnown returns how the server stood when it was last tried.
-func (s *Server) lastKnown() *Known {
+func (s *line) lastKnown() *Known {
 	s.shelf.mu.Lock()
 	defer s.shelf.mu.Unlock()
 	s.look()
@@ -48,37 +47,51 @@ func (s *Server) lastKnown() *Known {
 }
 
 // look finds what was saved earlier, once; s.shelf.mu is held.
-func (s *Server) look() {
+func (s *line) look() {
 	h := &s.shelf
 	if h.looked {
 		return
 	}
 	h.looked = true
-	file := s.manager.cache.load(h.key)
-	h.catalog, h.whole, h.last, h.saved = file.Catalog, file.Catalog, file.Last, file
-	s.manager.eras.offer(h.key, file.Dialect)
+	h.saved = map[string]saved{}
+	for _, key := range h.keys {
+		file := s.pool.cache.load(key)
+		h.saved[key] = file
+		if h.catalog == nil && h.last == nil {
+			h.catalog, h.whole, h.last = file.Catalog, file.Catalog, file.Last
+		}
+		s.pool.eras.offer(key, file.Dialect)
+	}
 }
 
-// relabel is for a server that begins anew, perhaps as another one. What it
-// offered counts until it says otherwise, unless it is another one.
-func (h *shelf) relabel(key string) {
+// inherit is for a line in the place of another. What the server offered counts
+// until it says otherwise.
+func (h *shelf) inherit(old *shelf) {
+	old.mu.Lock()
+	defer old.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case key == "" || key != h.key:
-		h.key, h.looked, h.catalog, h.whole, h.last, h.saved = key, false, nil, nil, nil, saved{}
-	case h.catalog != nil && !h.catalog.Cached:
+	h.looked, h.catalog, h.whole, h.last, h.saved = old.looked, old.catalog, old.whole, old.last, maps.Clone(old.saved)
+	if h.catalog != nil && !h.catalog.Cached {
 		earlier := *h.catalog
 		earlier.Cached = true
 		h.catalog = &earlier
 	}
 }
 
-// rename is for a server that stays the same under another key.
-func (h *shelf) rename(key string) {
+// sharesKey reports whether two are about the same server.
+func (h *shelf) sharesKey(other *shelf) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.key = key
+	return slices.ContainsFunc(h.keys, func(key string) bool { return slices.Contains(other.keys, key) })
+}
+
+// rename is for a server that stays the same under other keys.
+func (h *shelf) rename(keys []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keys = keys
+	h.looked = h.looked && h.catalog != nil
 }
 
 // replace puts a new catalog, made of those lists, in the place of old, and
@@ -109,10 +122,13 @@ func (h *shelf) note(st Status) {
 }
 
 // save writes down what is on the shelf, unless that would change nothing. Only
-// the host's own connection counts: to other clients a server may offer
+// the line that stands for its server counts: to other clients it may offer
 // something else.
-func (s *Server) save() {
-	if s.profile.Key != "" {
+func (s *line) save() {
+	s.mu.Lock()
+	extra := s.extra
+	s.mu.Unlock()
+	if extra {
 		return
 	}
 	h := &s.shelf
@@ -120,12 +136,17 @@ func (s *Server) save() {
 	defer h.saving.Unlock()
 	h.mu.Lock()
 	s.look()
-	now := saved{Key: h.key, Catalog: h.whole, Last: h.last}
-	now.Dialect, _ = s.manager.eras.Load(now.Key)
-	news := now.Key != "" && now.differs(h.saved)
-	h.saved = now
+	var news []saved
+	for _, key := range h.keys {
+		now := saved{Key: key, Catalog: h.whole, Last: h.last}
+		now.Dialect, _ = s.pool.eras.Load(h.keys[0])
+		if now.differs(h.saved[key]) {
+			news = append(news, now)
+		}
+		h.saved[key] = now
+	}
 	h.mu.Unlock()
-	if news {
-		s.manager.cache.save(now)
+	for _, now := range news {
+		s.pool.cache.save(now)
 	}
 }

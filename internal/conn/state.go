@@ -29,7 +29,7 @@ type Status struct {
 	ToolsFromCache bool   // the catalog is one of an earlier time
 	Last           *Known // how an earlier process found it; nil if that is not known, or this one has tried
 
-	// Seq grows with every change of any server of the Manager.
+	// Seq grows with every change of any server.
 	Seq uint64
 }
 
@@ -48,7 +48,7 @@ const (
 )
 
 // state is all that is known of a server's connection. It changes only in
-// Server.update.
+// line.update.
 type state struct {
 	Status
 
@@ -80,9 +80,9 @@ func mayMove(from, to config.State) bool {
 }
 
 // update is the one place where the state changes. s.mu is held; the caller
-// tells the manager when it has let go. A move that is not in the table is a mistake of
+// tells the Managers when it has let go. A move that is not in the table is a mistake of
 // ours: it is logged and does not take place.
-func (s *Server) update(change func(*state)) {
+func (s *line) update(change func(*state)) {
 	next := s.state
 	change(&next)
 	if !mayMove(s.state.State, next.State) {
@@ -93,7 +93,7 @@ func (s *Server) update(change func(*state)) {
 		next.Since = time.Now()
 		s.log.Debug("state", "from", s.state.State, "to", next.State, "reason", next.Reason)
 	}
-	next.Seq = s.manager.seq.Add(1)
+	next.Seq = s.pool.seq.Add(1)
 	next.changed = make(chan struct{})
 	close(s.state.changed)
 	s.state = next

@@ -34,9 +34,10 @@ func TestIllegalMoveDoesNotTakePlace(t *testing.T) {
 	m := newManager(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s := one(t, m, Target{State: config.Disabled, Reason: "off"})
 	before := s.Status()
-	s.mu.Lock()
-	s.update(func(st *state) { st.State, st.Reason = config.Connected, "nonsense" })
-	s.mu.Unlock()
+	l, _ := m.present("srv", Profile{})
+	l.mu.Lock()
+	l.update(func(st *state) { st.State, st.Reason = config.Connected, "nonsense" })
+	l.mu.Unlock()
 	if after := s.Status(); !reflect.DeepEqual(after, before) {
 		t.Errorf("%+v became %+v", before, after)
 	}

@@ -30,13 +30,13 @@ type process struct {
 }
 
 // dialChild starts a child and connects to its standard streams.
-func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
-	server, err := s.resolve(ctx, t)
+func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) error {
+	server, err := s.resolve(ctx, m, t)
 	if err != nil {
 		return err
 	}
 	s.took(l, StepResolved)
-	root := s.manager.opts.Vars.WorkspaceRoot
+	root := m.opts.Vars.WorkspaceRoot
 	dir := server.Cwd
 	switch {
 	case dir == "":
@@ -45,7 +45,7 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 		dir = filepath.Join(root, dir)
 	}
 	child, err := proc.Start(proc.Spec{
-		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(s.manager.opts.Environ, server), Guard: s.manager.opts.Guard,
+		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(m.opts.Environ, server), Guard: s.pool.guard,
 	})
 	if err != nil {
 		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
@@ -57,7 +57,7 @@ func (s *Server) dialChild(ctx context.Context, t Target, l *link) error {
 	s.mu.Unlock()
 
 	conn := wire.NewStreamConn(child.Stdout, child.Stdin, &wire.StreamOptions{MaxBatch: maxBatch})
-	err = s.connect(ctx, t, l, wire.Stream(conn, s.peerOptions()))
+	err = s.connect(ctx, m, t, l, wire.Stream(conn, s.peerOptions()))
 	if err != nil {
 		return l.process.explain(err)
 	}

@@ -1,33 +1,159 @@
 package conn
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
+
+// What is asked of a server for longer than a call belongs to the Manager, by
+// whom it was asked for: it is asked for again on every connection that serves
+// the one who asked, and no longer when nobody does.
+
+// subscription is a session's wish to hear of the updates of a resource.
+type subscription struct {
+	server  string // as the Manager has it
+	session string // empty for the host
+	uri     string
+}
+
+// logLevel is of a server, or of all if it has no name, for a profile.
+type logLevel struct{ server, profile string }
 
 // Subscribe asks for the updates of a resource, which arrive at the Handler.
 // The subscription outlives the connection: it is made again whenever the
 // server is connected anew. As long as there is one the server is never idle.
 func (s *Server) Subscribe(ctx context.Context, uri string) error {
+	for {
+		var used *line
+		err := s.on(ctx, func(ctx context.Context, l *line) error {
+			used = l
+			return l.subscribe(ctx, uri)
+		})
+		if err != nil || s.manager.subscribe(s, uri, used) {
+			return err
+		}
+	}
+}
+
+// subscribe takes note of a subscription that was made on a line. It reports
+// false if that line is not the server's any more.
+func (m *Manager) subscribe(s *Server, uri string, on *line) bool {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	if seat := m.seats[s.name]; seat != nil && seat.present(s.profile) != on {
+		return false
+	}
+	m.subscribed[subscription{s.name, s.profile.Session, uri}] = s.profile
+	on.wants(uri, true)
+	return true
+}
+
+// Unsubscribe is the opposite of Subscribe.
+func (s *Server) Unsubscribe(ctx context.Context, uri string) error {
+	l := s.manager.unsubscribe(subscription{s.name, s.profile.Session, uri})
+	if l == nil {
+		return nil
+	}
+	return s.explain(l.unsubscribe(ctx, uri))
+}
+
+// unsubscribe forgets a subscription, and returns the line on which nobody else
+// has it; nil if there is none.
+func (m *Manager) unsubscribe(sub subscription) *line {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	p, ok := m.subscribed[sub]
+	delete(m.subscribed, sub)
+	seat := m.seats[sub.server]
+	if !ok || seat == nil {
+		return nil
+	}
+	l := seat.present(p)
+	if slices.Contains(seat.up.subscriptions(l), sub.uri) {
+		return nil
+	}
+	l.wants(sub.uri, false)
+	return l
+}
+
+// subscriptions are the resources that those who use a line want to hear of.
+func (up *upstream) subscriptions(l *line) []string {
+	uris := map[string]bool{}
+	for _, s := range up.seats {
+		for sub, p := range s.manager.subscribed {
+			serves := l == up.standing
+			if sub.session != "" {
+				serves = up.keyFor(s.manager, p) == l.key
+			}
+			if serves && sub.server == s.name {
+				uris[sub.uri] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(uris))
+}
+
+// SetLevel asks a server, or all of them if name is empty, for log messages from
+// a level on: now if it is connected with that profile, and whenever it will be.
+func (m *Manager) SetLevel(p Profile, name, level string) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	declared := m.declares(p)
+	m.levels[logLevel{name, declared}] = level
+	for _, s := range m.seats {
+		for key, l := range s.up.lines {
+			if key.profile == declared && (s.name == name || name == "") {
+				l.setLevel(s.up.level(l))
+			}
+		}
+	}
+}
+
+// level is the most verbose one that is asked for on a line.
+func (up *upstream) level(l *line) string {
+	all := wire.LogLevels()
+	least := len(all)
+	for _, s := range up.seats {
+		m := s.manager
+		asked := cmp.Or(m.levels[logLevel{s.name, l.key.profile}], m.levels[logLevel{"", l.key.profile}])
+		if rank := slices.Index(all, asked); rank >= 0 {
+			least = min(least, rank)
+		}
+	}
+	if least == len(all) {
+		return ""
+	}
+	return all[least]
+}
+
+// wants says whether someone wants to hear of a resource.
+func (s *line) wants(uri string, yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if yes {
+		s.subscribed[uri] = true
+	} else {
+		delete(s.subscribed, uri)
+	}
+}
+
+// subscribe subscribes to a resource on the present connection.
+func (s *line) subscribe(ctx context.Context, uri string) error {
 	l, err := s.acquire(ctx, false)
 	if err != nil {
 		return s.unreachable(err)
 	}
 	defer s.release(l)
-	if err := s.direct(ctx, "resources/subscribe", func(ctx context.Context) error { return l.client.Subscribe(ctx, uri) }); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.subscribed[uri] = true
-	return nil
+	return s.direct(ctx, "resources/subscribe", func(ctx context.Context) error { return l.client.Subscribe(ctx, uri) })
 }
 
-// Unsubscribe is the opposite of Subscribe.
-func (s *Server) Unsubscribe(ctx context.Context, uri string) error {
+// unsubscribe is the opposite, if there is a connection.
+func (s *line) unsubscribe(ctx context.Context, uri string) error {
 	s.mu.Lock()
-	delete(s.subscribed, uri)
 	l := s.state.link
 	if l == nil {
 		s.mu.Unlock()
@@ -40,8 +166,8 @@ func (s *Server) Unsubscribe(ctx context.Context, uri string) error {
 }
 
 // setLevel asks for log messages from that level on, now if the server is
-// connected, and on every later connection. The manager's lock is held.
-func (s *Server) setLevel(level string) {
+// connected, and on every later connection.
+func (s *line) setLevel(level string) {
 	s.mu.Lock()
 	s.logLevel = level
 	l := s.state.link
@@ -51,7 +177,7 @@ func (s *Server) setLevel(level string) {
 	}
 	l.users++
 	s.mu.Unlock()
-	s.manager.wg.Go(func() {
+	s.pool.running.Go(func() {
 		defer s.release(l)
 		err := s.direct(s.ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
 		if err != nil {
@@ -69,7 +195,7 @@ func (l *link) hasLog() bool {
 
 // direct makes a request with a method of the client, which has no limit of its
 // own.
-func (s *Server) direct(ctx context.Context, method string, ask func(context.Context) error) error {
+func (s *line) direct(ctx context.Context, method string, ask func(context.Context) error) error {
 	limited, stop := context.WithTimeoutCause(ctx, callSilence, &wire.TimeoutError{Method: method, After: callSilence})
 	defer stop()
 	err := ask(limited)
@@ -84,13 +210,9 @@ func (s *Server) direct(ctx context.Context, method string, ask func(context.Con
 }
 
 // restore brings a new connection into the state that the last one was in.
-func (s *Server) restore(ctx context.Context, l *link) {
+func (s *line) restore(ctx context.Context, l *link) {
 	s.mu.Lock()
-	level := s.logLevel
-	var uris []string
-	for uri := range s.subscribed {
-		uris = append(uris, uri)
-	}
+	level, uris := s.logLevel, slices.Collect(maps.Keys(s.subscribed))
 	s.mu.Unlock()
 	if level != "" && l.hasLog() {
 		if err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) }); err != nil {

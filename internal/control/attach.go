@@ -15,19 +15,19 @@ import (
 
 // Attach makes an MCP connection to the daemon, on which the client's messages
 // are served as in its directory. Endpoint is what to see, as in the path of a
-// URL; empty means everything.
+// URL; empty means everything. It fails with ErrNoDaemon if the daemon has ended.
 func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error) {
 	if c.daemon == nil {
 		return nil, errors.New("there is no daemon to attach to")
 	}
 	conn, err := dial(ctx, c.socket)
 	if err != nil {
-		return nil, err
+		return nil, orGone(err)
 	}
 	r, err := c.upgrade(ctx, conn, endpoint)
 	if err != nil {
 		conn.Close()
-		return nil, err
+		return nil, orGone(err)
 	}
 	return wire.NewStreamConn(&upgraded{Conn: conn, r: r}, half{conn}, nil), nil
 }

@@ -30,7 +30,7 @@ type CallOptions struct {
 // CallResult is the answer of a tool.
 type CallResult struct {
 	Tool  patchbay.Tool        `json:"tool"`
-	Raw   json.RawMessage      `json:"raw"`
+	Raw   json.RawMessage      `json:"raw,omitempty"`
 	Model patchbay.ModelResult `json:"model,omitzero"` // if it was asked for
 }
 
@@ -57,7 +57,8 @@ type reply struct {
 	Error     string                `json:"error,omitempty"`
 }
 
-// event is one of the things a host sends. The last has a result or an error.
+// event is one of the things a host sends. The last has an error, or a result
+// without its raw form, which follows on a new line as it is.
 type event struct {
 	Progress  json.RawMessage          `json:"progress,omitempty"`
 	Question  int64                    `json:"question,omitempty"` // its number; what follows is the question
@@ -66,6 +67,7 @@ type event struct {
 	Withdrawn int64                    `json:"withdrawn,omitempty"` // the question that needs no answer any more
 	Error     *patchbay.Error          `json:"error,omitempty"`
 	Result    *CallResult              `json:"result,omitempty"`
+	Size      int                      `json:"size,omitempty"` // of the raw form
 }
 
 // Call calls a tool. Progress goes to the call's own function, if it has one.
@@ -102,8 +104,8 @@ func (c *Client) Call(ctx context.Context, call patchbay.Call, opts CallOptions)
 		case e.Error != nil:
 			return CallResult{}, e.Error
 		case e.Result != nil:
-			e.Result.complete()
-			return *e.Result, nil
+			err := e.Result.complete(io.MultiReader(dec.Buffered(), resp.Body), e.Size)
+			return *e.Result, lost(ctx, err)
 		case e.Question != 0:
 			t.ask(ctx, e)
 		case e.Withdrawn != 0:
@@ -116,21 +118,34 @@ func (c *Client) Call(ctx context.Context, call patchbay.Call, opts CallOptions)
 
 // lost is the error of a call whose result never came.
 func lost(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return &patchbay.Error{
-		Kind: patchbay.KindTransport, Message: "The daemon ended before it answered: " + err.Error(),
+		Kind: patchbay.KindTransport, Message: "The daemon ended before it answered: " + err.Error() + ".",
 		Hint: "The call may have been carried out; look before trying again.",
 	}
 }
 
-// complete puts back what a result says twice and the wire carries once.
-func (r *CallResult) complete() {
+// complete adds the raw form of a result, and to the form for a model what is in
+// both and was sent once.
+func (r *CallResult) complete(rest io.Reader, size int) error {
+	if size < 0 || size > maxResponse {
+		return errors.New("the result is too long")
+	}
+	raw := make([]byte, len("\n")+size)
+	if _, err := io.ReadFull(rest, raw); err != nil {
+		return err
+	}
+	r.Raw = raw[len("\n"):]
 	if r.Model.Tool != "" {
 		r.Model.Content, _ = wire.Member(r.Raw, "content")
 		r.Model.Structured, _ = wire.Member(r.Raw, "structuredContent")
 	}
+	return nil
 }
 
 // talk is the caller's side of a conversation.

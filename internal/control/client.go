@@ -47,18 +47,26 @@ func Dial(ctx context.Context, path, dir string, self Identity) (*Client, error)
 	defer stop()
 	var other Identity
 	err := c.call(ctx, "GET", "/v1/hello", nil, &other)
-	switch reason := self.unlike(other); {
-	case slices.ContainsFunc(gone, func(target error) bool { return errors.Is(err, target) }):
-		err = ErrNoDaemon
-	case err == nil && reason != "":
+	if reason := self.unlike(other); err == nil && reason != "" {
 		err = errors.New(reason)
 	}
 	if err != nil {
+		err = orGone(err)
 		c.Close()
 		return nil, err
 	}
 	c.daemon = &other
 	return c, nil
+}
+
+// orGone returns ErrNoDaemon for an error that means that there is none, or that
+// it is about to end.
+func orGone(err error) error {
+	is := func(target error) bool { return errors.Is(err, target) }
+	if is(errEnding) || is(io.EOF) || is(io.ErrUnexpectedEOF) || slices.ContainsFunc(gone, is) {
+		return ErrNoDaemon
+	}
+	return err
 }
 
 // Daemon returns who answers; false if that is this process.
@@ -99,8 +107,14 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	return nil, refusal(resp)
 }
 
+// errEnding is the answer of a daemon that is about to end.
+var errEnding = errors.New("the daemon is shutting down")
+
 // refusal is the error in an answer.
 func refusal(resp *http.Response) error {
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return errEnding
+	}
 	e := &patchbay.Error{}
 	if json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(e) != nil {
 		return fmt.Errorf("control: %s", resp.Status)

@@ -94,7 +94,13 @@ func (d Daemon) handler(life context.Context, attached *sync.WaitGroup) http.Han
 		defer d.Views.release(v)
 		v.handler.ServeHTTP(w, r)
 	})
-	return refusePages(onlyHere(mux))
+	return refusePages(onlyHere(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if life.Err() != nil {
+			http.Error(w, errEnding.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})))
 }
 
 // onlyHere refuses requests that were meant for another host.
@@ -133,6 +139,13 @@ func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Requ
 		answer(w, nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: "This process does not serve MCP clients."})
 		return
 	}
+	endpoint := r.URL.Query().Get("endpoint")
+	if v.Check != nil {
+		if err := v.Check(endpoint); err != nil {
+			answer(w, nil, err)
+			return
+		}
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		answer(w, nil, err)
@@ -145,7 +158,7 @@ func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Requ
 		return
 	}
 	stream := wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil)
-	if err := v.Attach(life, stream, r.URL.Query().Get("endpoint")); err != nil {
+	if err := v.Attach(life, stream, endpoint); err != nil {
 		d.Logger.Warn("attached client", "error", err)
 	}
 }

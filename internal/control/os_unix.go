@@ -15,8 +15,9 @@ import (
 // alsoType are the bits of a mode that say nothing here about what a file is.
 const alsoType = fs.FileMode(0)
 
-// gone are the errors of a connection to a socket that nobody serves.
-var gone = []error{fs.ErrNotExist, syscall.ECONNREFUSED}
+// gone are the errors of a connection to a socket that nobody serves, or nobody
+// does any more.
+var gone = []error{fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
 
 // temporary is the directory for temporary files.
 func temporary(getenv func(string) string) string {

@@ -12,8 +12,9 @@ import (
 // socket is a reparse point, which may show as an irregular file.
 const alsoType = fs.ModeIrregular | fs.ModeSocket
 
-// gone are the errors of a connection to a socket that nobody serves.
-var gone = []error{fs.ErrNotExist, windows.WSAECONNREFUSED}
+// gone are the errors of a connection to a socket that nobody serves, or nobody
+// does any more.
+var gone = []error{fs.ErrNotExist, windows.WSAECONNREFUSED, windows.WSAECONNRESET}
 
 // temporary is the directory for temporary files.
 func temporary(func(string) string) string { return os.TempDir() }

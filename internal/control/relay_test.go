@@ -17,7 +17,7 @@ import (
 type crossing struct {
 	t      *testing.T
 	client end
-	hosts  []end // one after another
+	hosts  []end         // one after another
 	moves  chan struct{} // one for each search for another host
 	ended  chan error
 	cancel context.CancelFunc

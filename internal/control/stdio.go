@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,8 @@ type Stdio struct {
 
 	Say func(format string, args ...any) // tells the person what the client does not notice
 
-	own sync.WaitGroup // the daemon that this process is, and what it serves here
+	own   sync.WaitGroup // the daemon that this process is, and what it serves here
+	moved []time.Time    // when a daemon was lost, lately
 }
 
 // Serve returns when the client has gone or ctx has ended. The views of the
@@ -110,8 +112,18 @@ func (s *Stdio) attach(ctx context.Context) (wire.Conn, error) {
 	return c.Attach(ctx, s.Endpoint)
 }
 
+// Whoever loses this many daemons within this time needs no further one.
+const (
+	tooOften = 3
+	lately   = 30 * time.Second
+)
+
 // next finds another host when the daemon has ended.
 func (s *Stdio) next(ctx context.Context) (wire.Conn, error) {
+	s.moved = slices.DeleteFunc(s.moved, func(at time.Time) bool { return time.Since(at) > lately })
+	if s.moved = append(s.moved, time.Now()); len(s.moved) >= tooOften {
+		s.Socket = ""
+	}
 	attached, err := s.join(ctx)
 	if err != nil {
 		return nil, err

@@ -138,14 +138,14 @@ type events struct {
 func (e *events) send(v event) {
 	data, err := encode(v)
 	if err == nil {
-		e.write(data)
+		e.write(data, []byte("\n"))
 	}
 }
 
 func (e *events) write(pieces ...[]byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, p := range append(pieces, []byte("\n")) {
+	for _, p := range pieces {
 		if _, err := e.w.Write(p); err != nil {
 			return
 		}
@@ -153,23 +153,20 @@ func (e *events) write(pieces ...[]byte) {
 	_ = e.flush() // the next write will say
 }
 
-// finish sends the last event. The raw result, which may be long, is written as
-// it is and not copied.
+// finish sends the last event. The result of the tool, which may be long, comes
+// after it as it is: nobody has to read it as JSON on the way.
 func (e *events) finish(r CallResult, err error) {
+	raw := r.Raw
+	r.Raw = nil
+	last := event{Result: &r, Size: len(raw)}
 	if err != nil {
-		e.send(event{Error: asError(err)})
-		return
+		last = event{Error: asError(err)}
 	}
-	head, err := encode(struct {
-		Tool  patchbay.Tool        `json:"tool"`
-		Model patchbay.ModelResult `json:"model,omitzero"`
-	}{r.Tool, r.Model})
+	data, err := encode(last)
 	if err != nil {
-		e.send(event{Error: asError(err)})
-		return
+		return // which ends the stream without an end
 	}
-	open, _ := bytes.CutSuffix(head, []byte("}"))
-	e.write([]byte(`{"result":`), open, []byte(`,"raw":`), r.Raw, []byte(`}}`))
+	e.write(data, []byte("\n"), raw)
 }
 
 // encode is json.Marshal that leaves raw JSON as it is.

@@ -22,6 +22,9 @@ type View struct {
 	// see, as in the path of a URL. nil means that nobody can attach.
 	Attach func(ctx context.Context, conn wire.Conn, endpoint string) error
 
+	// Check says why there is no such endpoint; nil means that there is any.
+	Check func(endpoint string) error
+
 	// Close ends everything the view has, and waits for it.
 	Close func() error
 }

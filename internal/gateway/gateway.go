@@ -106,6 +106,12 @@ func (g *Gateway) endpoint(name string) (*endpoint, error) {
 	return ep, nil
 }
 
+// Check says why there is no such endpoint.
+func (g *Gateway) Check(endpoint string) error {
+	_, err := g.endpoint(endpoint)
+	return err
+}
+
 // Serve serves one client over a connection, which it closes in the end. It
 // returns when the client has gone or ctx has ended.
 func (g *Gateway) Serve(ctx context.Context, conn wire.Conn, endpoint string) error {

@@ -1,0 +1,430 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A station is a home with one server, s, in which patchbay runs.
+type station struct {
+	t             *testing.T
+	home, project string
+	env           []string
+}
+
+// newStation returns one whose socket has a short path, and whose server has
+// every tool there is.
+func newStation(t *testing.T, flags ...string) *station {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &station{t: t, home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
+	run := filepath.Join(dir, "run")
+	for _, d := range []string{s.home, filepath.Join(s.project, ".git"), run} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args, _ := json.Marshal(append([]string{"-extra"}, flags...)) // strings always marshal
+	configure(t, s.home, fmt.Sprintf(`{"command": "mcptest-server", "args": %s, "env": {"GORACE": %q}}`, args, quickExit))
+	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "GORACE=" + quickExit, "UNGUARDED=1", "XDG_RUNTIME_DIR=" + run}
+	return s
+}
+
+func (s *station) command(args ...string) *exec.Cmd {
+	s.t.Helper()
+	program, err := exec.LookPath("patchbay") // TestMain put it there
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Env = s.project, s.env
+	return cmd
+}
+
+// run runs a command to its end.
+func (s *station) run(args ...string) (stdout, stderr string) {
+	s.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := s.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		s.t.Fatalf("%v: %v\n%s%s", args, err, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+// serve starts a daemon and returns when it serves.
+func (s *station) serve() *exec.Cmd {
+	s.t.Helper()
+	cmd := s.command("serve", "--http", "127.0.0.1:0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stderr = &failing{t: s.t}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have been killed
+		_ = cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.HasPrefix(line, "Serving ") {
+		s.t.Fatalf("the daemon printed %q, %v", line, err)
+	}
+	go io.Copy(io.Discard, out)
+	return cmd
+}
+
+// failing is the standard error of a process that has nothing to say.
+type failing struct{ t *testing.T }
+
+func (f *failing) Write(p []byte) (int, error) {
+	f.t.Errorf("the daemon said: %s", p)
+	return len(p), nil
+}
+
+// An agent is an MCP client of `serve --stdio`.
+type agent struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	conn wire.Conn
+	said lines
+	last int64
+}
+
+// lines is what a process wrote to its standard error.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// agent starts one and opens its session.
+func (s *station) agent() *agent {
+	s.t.Helper()
+	a := &agent{t: s.t, cmd: s.command("serve", "--stdio", "--endpoint", "s")}
+	in, err := a.cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a.cmd.Stderr = &a.said
+	if err := a.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	a.conn = wire.NewStreamConn(out, in, nil)
+	s.t.Cleanup(func() {
+		a.conn.Close()
+		_ = a.cmd.Wait()
+		if s.t.Failed() {
+			s.t.Logf("an agent's patchbay said: %s", a.said.String())
+		}
+	})
+	a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
+	if err := a.conn.Write(s.t.Context(), wire.Message{Method: "notifications/initialized"}); err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+// send sends a request and returns its id.
+func (a *agent) send(method, params string) wire.ID {
+	a.t.Helper()
+	a.last++
+	m := wire.Message{ID: wire.NumberID(a.last), Method: method, Params: json.RawMessage(params)}
+	if err := a.conn.Write(a.t.Context(), m); err != nil {
+		a.t.Fatalf("%s: %v", method, err)
+	}
+	return m.ID
+}
+
+// answer returns the result of a request.
+func (a *agent) answer(id wire.ID) string {
+	a.t.Helper()
+	for {
+		m, err := a.conn.Read()
+		if err != nil {
+			a.t.Fatalf("no answer to %s: %v\n%s", id, err, a.said.String())
+		}
+		if m.Kind() != wire.KindResponse {
+			continue
+		}
+		if m.ID != id || m.Error != nil {
+			a.t.Fatalf("the answer to %s: %s", id, m.AppendTo(nil))
+		}
+		return string(m.Result)
+	}
+}
+
+func (a *agent) ask(method, params string) string {
+	a.t.Helper()
+	return a.answer(a.send(method, params))
+}
+
+// call calls a tool and returns its text.
+func (a *agent) call(tool string) string {
+	a.t.Helper()
+	return textOf(a.ask("tools/call", `{"name":"`+tool+`","arguments":{}}`))
+}
+
+func textOf(result string) string {
+	var r struct{ Content []struct{ Text string } }
+	if json.Unmarshal([]byte(result), &r) != nil || len(r.Content) != 1 {
+		return result
+	}
+	return r.Content[0].Text
+}
+
+// All commands and agents use one process of a server.
+func TestDaemonIsShared(t *testing.T) {
+	s := newStation(t)
+	s.serve()
+	a, b := s.agent(), s.agent()
+	pid := a.call("pid")
+	if other := b.call("pid"); other != pid {
+		t.Errorf("the agents use the processes %s and %s", pid, other)
+	}
+	if out, _ := s.run("call", "s.pid"); strings.TrimSpace(out) != pid {
+		t.Errorf("call uses process %s, and the agents %s", out, pid)
+	}
+	if out, _ := s.run("logs", "s"); !strings.Contains(out, "mcptest-server") {
+		t.Errorf("logs: %s", out)
+	}
+	out, errs := s.run("list")
+	if !strings.Contains(out, "connected") || !strings.Contains(out, "variables come from its environment") || errs != "" {
+		t.Errorf("list: %s%s", out, errs)
+	}
+	if out, _ := s.run("get", "s"); !strings.Contains(out, "variables come from its environment") {
+		t.Errorf("get: %s", out)
+	}
+	if out, _ := s.run("list", "--no-daemon"); strings.Contains(out, "daemon") {
+		t.Errorf("list --no-daemon: %s", out)
+	}
+	s.run("reconnect", "s")
+	if out, _ := s.run("call", "s.pid"); strings.TrimSpace(out) == pid {
+		t.Error("the same process after reconnect")
+	}
+	if out, _ := s.run("call", "s.big", "--raw"); len(out) < 34<<20 {
+		t.Errorf("a long result has %d bytes", len(out))
+	}
+}
+
+// An agent whose daemon is killed in the middle of a call goes on: it learns
+// that this call is lost, and the next one works.
+func TestDaemonKilled(t *testing.T) {
+	listener, accept := teller(t)
+	s := newStation(t, "-tell", listener)
+	daemon := s.serve()
+	a := s.agent()
+	told := accept()
+	id := a.send("tools/call", `{"name":"slow"}`)
+	if !told.Scan() || told.Text() != "began" {
+		t.Fatalf("the server told %q, %v", told.Text(), told.Err())
+	}
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if got := textOf(a.answer(id)); !strings.Contains(got, "look before trying again") {
+		t.Errorf("the call that was lost: %s", got)
+	}
+	if got := a.call("pid"); strings.Trim(got, "0123456789") != "" {
+		t.Errorf("the next call: %s", got)
+	}
+	if said := a.said.String(); !strings.Contains(said, "the daemon ended; this session goes on with servers of its own") {
+		t.Errorf("standard error: %s", said)
+	}
+	// It is the daemon now, and others find it.
+	pid := a.call("pid")
+	if out, errs := s.run("call", "s.pid"); strings.TrimSpace(out) != pid || errs != "" {
+		t.Errorf("call uses process %s, and the agent %s\n%s", out, pid, errs)
+	}
+}
+
+// The first agent is the daemon of the others; when it leaves, one of them is.
+func TestAgentsFollowEachOther(t *testing.T) {
+	s := newStation(t)
+	agents := []*agent{s.agent(), s.agent(), s.agent()}
+	pid := agents[0].call("pid")
+	for _, a := range agents[1:] {
+		if other := a.call("pid"); other != pid {
+			t.Errorf("the agents use the processes %s and %s", pid, other)
+		}
+	}
+	agents[0].conn.Close()
+	if err := agents[0].cmd.Wait(); err != nil {
+		t.Errorf("the first agent ended with %v: %s", err, agents[0].said.String())
+	}
+	one, two := agents[1].call("pid"), agents[2].call("pid")
+	if one != two || one == pid {
+		t.Errorf("the agents use the processes %s and %s, after %s", one, two, pid)
+	}
+	for _, a := range agents[1:] {
+		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.cmd.Wait(); err != nil {
+			t.Errorf("an agent's patchbay ended with %v: %s", err, a.said.String())
+		}
+	}
+}
+
+// Whoever has other files, or finds a socket that others can get at, works alone
+// and says why.
+func TestDaemonThatIsNotUsed(t *testing.T) {
+	s := newStation(t)
+	s.serve()
+	refused := func(want string) {
+		t.Helper()
+		out, errs := s.run("list")
+		if strings.Contains(out, "daemon") || !strings.Contains(errs, "patchbay: not using the daemon that is running: ") || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s%s", out, errs)
+		}
+		if _, errs := s.run("list", "--quiet"); errs != "" {
+			t.Errorf("--quiet: %s", errs)
+		}
+	}
+	env := s.env
+	s.env = append(env, "XDG_CONFIG_HOME="+filepath.Join(s.home, "other"))
+	refused("its configuration is in")
+	s.env = env
+	run := strings.TrimPrefix(env[len(env)-1], "XDG_RUNTIME_DIR=")
+	if err := os.Chmod(filepath.Join(run, "patchbay"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	refused("is open to other users")
+	// What changes the options of the host means a host of the command's own.
+	if err := os.Chmod(filepath.Join(run, "patchbay"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs := s.run("list", "--fail-on-invalid"); strings.Contains(out, "daemon") || errs != "" {
+		t.Errorf("%s%s", out, errs)
+	}
+}
+
+// The person at the terminal sees how far a call is and answers what its server
+// asks, with a daemon as without.
+func TestCallOnATerminal(t *testing.T) {
+	for _, daemon := range []bool{false, true} {
+		t.Run(fmt.Sprintf("daemon=%v", daemon), func(t *testing.T) {
+			s := newStation(t)
+			if daemon {
+				s.serve()
+			}
+			talk := func(args ...string) *conversation {
+				t.Helper()
+				return talkIn(t, s.project, append(s.env, "TERM=xterm"), args...)
+			}
+			c := talk("call", "s.count")
+			c.until("33% step 1")
+			c.until("100% step 3")
+			if out, code := c.end(); code != 0 || !strings.Contains(out, "counted") {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+			const form = `{"message":"Who \u001b[2J are you?","requestedSchema":{"type":"object","required":["name","age"],"properties":{
+				"name":{"type":"string","title":"Your name"},"age":{"type":"integer","description":"In years"},
+				"mood":{"type":"string","enum":["good","bad"],"default":"good"},"nick":{"type":"string"},"sure":{"type":"boolean"}}}}`
+			c = talk("call", "s.ask", "--args", form)
+			c.until(`Server "s" asks: Who <U+001B>[2J are you?`)
+			c.answer("Your name: ", "")
+			c.until("an answer is needed here")
+			c.answer("Your name: ", "Ann")
+			c.until("In years")
+			c.answer("age [integer]: ", "old")
+			c.until("that is not a whole number")
+			c.answer("age [integer]: ", "41")
+			c.answer(`mood [good, bad; default "good"]: `, "")
+			c.answer("nick [optional]: ", "")
+			c.answer("sure [yes or no; optional]: ", "y")
+			c.answer(`Send this to "s"? [y/N] `, "y")
+			if out, code := c.end(); code != 0 || !strings.Contains(out, `{"action":"accept","content":{"age":41,"mood":"good","name":"Ann","sure":true}}`) {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+			c = talk("call", "s.ask", "--args", `{"mode":"url","message":"Sign","elicitationId":"1","url":"https://sign.example.test/x?y=1"}`)
+			c.until("Open https://sign.example.test/x?y=1")
+			c.until("on   sign.example.test")
+			c.answer("Go on? [y/N] ", "n")
+			if out, code := c.end(); code != 0 || !strings.Contains(out, `{"action":"decline"}`) {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+			if err := os.WriteFile(filepath.Join(s.home, ".config", "patchbay", "settings.json"), []byte(`{"permissions": {"ask": ["mcp__s__pid"]}}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.run("reload")
+			c = talk("call", "s.pid")
+			c.until("the rule mcp__s__pid")
+			c.answer("Call it? [y/N] ", "y")
+			if out, code := c.end(); code != 0 {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// Interrupting a call cancels it at the server, with a daemon in between.
+func TestInterruptedCallOfADaemon(t *testing.T) {
+	listener, accept := teller(t)
+	s := newStation(t, "-tell", listener)
+	s.serve()
+	told := accept()
+	cmd := s.command("call", "s.slow")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !told.Scan() || told.Text() != "began" {
+		t.Fatalf("the server told %q, %v", told.Text(), told.Err())
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if !told.Scan() || told.Text() != "cancelled" {
+		t.Errorf("the server told %q, %v", told.Text(), told.Err())
+	}
+	_ = cmd.Wait() // the code says all there is
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// An unknown endpoint is an error, not a reason to look for another daemon.
+func TestUnknownEndpointOfADaemon(t *testing.T) {
+	s := newStation(t)
+	s.serve()
+	cmd := s.command("serve", "--stdio", "--endpoint", "nobody")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "nobody") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
