@@ -168,7 +168,7 @@ func (s *serving) open(ctx context.Context, dir string) (*control.View, error) {
 		s.reports.Go(func() { s.tellNeeds(ctx, h) })
 	}
 	forget := s.books.Follow(h)
-	return &control.View{Host: h, Attach: g.Serve, Check: g.Check, Close: func() error {
+	return &control.View{Host: h, Attach: g.Serve, Check: g.Check, Drain: g.Shutdown, Close: func() error {
 		forget()
 		s.mu.Lock()
 		delete(s.gateways, h)

@@ -273,6 +273,38 @@ func TestDaemonKilled(t *testing.T) {
 	}
 }
 
+// A daemon that is told to end finishes what it has begun. What comes meanwhile
+// is done by the next, and no agent notices.
+func TestDaemonEndsInOrder(t *testing.T) {
+	address, accept := teller(t)
+	s := newStation(t, "-tell", address)
+	daemon := s.serve()
+	a, b := s.agent(), s.agent()
+	first := accept()
+	pid := b.call("pid")
+	id := a.send("tools/call", `{"name":"slow"}`)
+	if !first.Scan() || first.Text() != "began" {
+		t.Fatalf("the server told %q, %v", first.Text(), first.Err())
+	}
+	if err := daemon.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for b.call("pid") == pid { // until the daemon has heard of it
+	}
+	if err := first.release(); err != nil {
+		t.Fatal(err)
+	}
+	if got := textOf(a.answer(id)); got != "released" {
+		t.Errorf("the call that was under way: %s", got)
+	}
+	if err := daemon.Wait(); err != nil {
+		t.Errorf("the daemon ended with %v", err)
+	}
+	if one, two := a.call("pid"), b.call("pid"); one != two {
+		t.Errorf("the agents use the processes %s and %s", one, two)
+	}
+}
+
 // The first agent is the daemon of the others; when it leaves, one of them is.
 func TestAgentsFollowEachOther(t *testing.T) {
 	s := newStation(t)

@@ -62,7 +62,7 @@ func Handler(h *patchbay.Host) http.Handler {
 	} {
 		mux.Handle(pattern, serve(h, op))
 	}
-	mux.HandleFunc("GET /v1/watch", func(w http.ResponseWriter, r *http.Request) { watch(h, w, r) })
+	mux.HandleFunc("GET "+watchPath, func(w http.ResponseWriter, r *http.Request) { watch(h, w, r) })
 	handleSession(mux, h)
 	return refusePages(mux)
 }

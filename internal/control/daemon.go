@@ -27,51 +27,56 @@ const (
 	hostName    = "patchbay"     // the Host of every request
 	dirHeader   = "Patchbay-Dir" // the client's directory, escaped
 	attachProto = "patchbay-mcp" // what a connection is upgraded to
-	drainTime   = 5 * time.Second
+	drainTime   = 10 * time.Second
 )
 
-// Serve answers on the socket until ctx ends and every client has been let go,
-// and closes the socket. The views stay open.
+// Serve answers on the socket until ctx ends, lets what is under way finish, for
+// ten seconds at most, and closes the socket. The views stay open.
 func (d Daemon) Serve(ctx context.Context, s *Socket) error {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	life, stop := context.WithCancel(ctx)
+	// Requests outlive ctx: its end is where draining begins.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var attached sync.WaitGroup
 	srv := &http.Server{
-		Handler:           d.handler(life, &attached),
+		Handler:           d.handler(ctx, life, &attached),
 		ReadHeaderTimeout: 5 * time.Second,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(d.Logger.Handler(), slog.LevelWarn),
-		// What is under way ends with the daemon.
-		BaseContext: func(net.Listener) context.Context { return life },
+		BaseContext:       func(net.Listener) context.Context { return life },
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(own{s.listener}) }()
 	var err error
 	select {
 	case err = <-served:
-	case <-life.Done():
-		err = http.ErrServerClosed
+	case <-ctx.Done():
+		_ = s.Close() // at once, so that another process can be the daemon
+		<-served
+		d.drain(life, srv)
 	}
 	stop()
-	patience, enough := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer enough()
-	if srv.Shutdown(patience) != nil {
-		_ = srv.Close() // whoever is left has had its time
-	}
+	_ = srv.Close() // whoever is left has had its time
 	attached.Wait()
-	_ = s.Close() // the listener is closed already; the lock is not
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return errors.Join(err, s.Close())
+}
+
+// drain lets what is under way finish.
+func (d Daemon) drain(life context.Context, srv *http.Server) {
+	patience, enough := context.WithTimeout(life, drainTime)
+	defer enough()
+	var work sync.WaitGroup
+	work.Go(func() { d.Views.drain(patience) })
+	work.Go(func() { _ = srv.Shutdown(patience) }) // Close ends whoever takes longer
+	work.Wait()
 }
 
 // handler routes what is the daemon's own, and hands the rest to the view of the
-// client's directory.
-func (d Daemon) handler(life context.Context, attached *sync.WaitGroup) http.Handler {
+// client's directory. When ctx has ended nothing new is begun, with life ends
+// what was.
+func (d Daemon) handler(ctx, life context.Context, attached *sync.WaitGroup) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/hello", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -92,10 +97,15 @@ func (d Daemon) handler(life context.Context, attached *sync.WaitGroup) http.Han
 			return
 		}
 		defer d.Views.release(v)
+		if r.URL.Path == watchPath { // which would never finish
+			watching, end := context.WithCancel(r.Context())
+			defer context.AfterFunc(ctx, end)()
+			r = r.WithContext(watching)
+		}
 		v.handler.ServeHTTP(w, r)
 	})
 	return refusePages(onlyHere(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if life.Err() != nil {
+		if ctx.Err() != nil {
 			http.Error(w, errEnding.Error(), http.StatusServiceUnavailable)
 			return
 		}

@@ -149,6 +149,9 @@ func (r *Relay) down(ctx context.Context) error {
 func (r *Relay) hand(ctx context.Context, m wire.Message) error {
 	r.mu.Lock()
 	m, ok := r.said.byHost(m)
+	if !ok && r.said.dismissed() {
+		_ = r.server.Close() // there is no point in waiting for its end
+	}
 	r.mu.Unlock()
 	if !ok {
 		return nil

@@ -146,8 +146,10 @@ func (s *transcript) answered(m wire.Message) bool {
 	switch {
 	case r == nil:
 		return true
-	case isFarewell(m.Error):
-		r.refused = true // and can be asked again: nothing was done about it
+	case isFarewell(m.Error), r.Method == "subscriptions/listen" && m.Error == nil:
+		// A host that is about to end refuses requests, which can be made
+		// again: nothing was done about them. And it ends subscriptions.
+		r.refused = true
 		return false
 	}
 	delete(s.requests, m.ID)
@@ -171,6 +173,17 @@ func (s *transcript) answered(m wire.Message) bool {
 		s.listed(m.Result)
 	}
 	return true
+}
+
+// dismissed reports whether the host is about to end, and nothing is left that it
+// could still answer.
+func (s *transcript) dismissed() bool {
+	for _, r := range s.requests {
+		if !r.refused {
+			return false
+		}
+	}
+	return len(s.requests) > 0
 }
 
 // isFarewell reports whether an error says that the host takes no more requests

@@ -30,13 +30,14 @@ type Stdio struct {
 	moved []time.Time    // when a daemon was lost, lately
 }
 
-// Serve returns when the client has gone or ctx has ended. The views of the
-// daemon stay open.
+// Serve returns when the client has gone. The end of ctx counts as the end of
+// the client's input: what is under way is finished, for ten seconds at most.
+// The views of the daemon stay open.
 func (s *Stdio) Serve(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
+	client := wire.NewStreamConn(s.In, s.Out, &wire.StreamOptions{MaxBatch: maxBatch})
+	ctx, stop := s.outlive(ctx, client)
 	defer s.own.Wait()
 	defer stop()
-	client := wire.NewStreamConn(s.In, s.Out, &wire.StreamOptions{MaxBatch: maxBatch})
 	attached, err := s.join(ctx)
 	switch {
 	case err != nil:
@@ -52,6 +53,26 @@ func (s *Stdio) Serve(ctx context.Context) error {
 	}
 	defer release()
 	return v.Attach(ctx, client, s.Endpoint)
+}
+
+// outlive returns a context that ends some time after ctx. At the end of ctx the
+// client is heard no more.
+func (s *Stdio) outlive(ctx context.Context, client *wire.StreamConn) (context.Context, context.CancelFunc) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := context.AfterFunc(ctx, func() {
+		client.CloseRead()
+		patience := time.NewTimer(leaveTime)
+		defer patience.Stop()
+		select {
+		case <-patience.C:
+			end()
+		case <-life.Done():
+		}
+	})
+	return life, func() {
+		ended()
+		end()
+	}
 }
 
 // maxBatch is the longest batch of messages a client may send.

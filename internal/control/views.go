@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +26,11 @@ type View struct {
 
 	// Check says why there is no such endpoint; nil means that there is any.
 	Check func(endpoint string) error
+
+	// Drain refuses what clients ask from now on and returns when what is under
+	// way has ended, or ctx has; then it ends their connections. nil means that
+	// there is nothing to wait for.
+	Drain func(ctx context.Context) error
 
 	// Close ends everything the view has, and waits for it.
 	Close func() error
@@ -200,6 +207,27 @@ func (v *Views) end(w *view) {
 			_ = w.Close() // nobody is left to be told
 		}
 	})
+}
+
+// drain has all views let go of their clients.
+func (v *Views) drain(ctx context.Context) {
+	v.mu.Lock()
+	open := slices.Collect(maps.Values(v.views))
+	v.mu.Unlock()
+	var work sync.WaitGroup
+	for _, w := range open {
+		work.Go(func() {
+			select {
+			case <-w.ready:
+			case <-ctx.Done():
+				return
+			}
+			if w.err == nil && w.Drain != nil {
+				_ = w.Drain(ctx) // that something had to be cancelled is what ctx is for
+			}
+		})
+	}
+	work.Wait()
 }
 
 // Close ends all views and waits for them. It may be called twice.

@@ -15,6 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay"
 )
 
+const watchPath = "/v1/watch"
+
 // keepAlive is how often a stream without news shows that it is alive.
 const keepAlive = 15 * time.Second
 
@@ -34,7 +36,7 @@ func (c *Client) Watch(ctx context.Context) iter.Seq2[patchbay.Snapshot, error] 
 
 // watch is Watch with a function that says whether to go on.
 func (c *Client) watch(ctx context.Context, next func(patchbay.Snapshot) bool) error {
-	req, err := c.request(ctx, "GET", "/v1/watch", http.NoBody)
+	req, err := c.request(ctx, "GET", watchPath, http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type StreamConn struct {
 
 	mu      sync.Mutex
 	err     error         // why nothing more is written
+	deaf    bool          // nothing more is read
 	writing bool          // somebody is
 	out     []byte        // what waits to be written; a line may have been begun
 	queued  int           // how many
@@ -369,6 +370,15 @@ func (c *StreamConn) CloseWrite() error {
 	c.fail(ErrClosed)
 	c.awaitWritten()
 	return c.w.Close()
+}
+
+// CloseRead ends the input: Read returns io.EOF, as if the other side had closed
+// its stream. What is written still arrives, if the two streams are not one.
+func (c *StreamConn) CloseRead() {
+	c.mu.Lock()
+	c.deaf = true
+	c.mu.Unlock()
+	c.stopReading()
 }
 
 // Close writes what is queued, if it can be written within a second, and closes
