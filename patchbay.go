@@ -136,6 +136,7 @@ type Host struct {
 
 	pinsMu      sync.Mutex // guards the pins
 	pins        policy.Pins
+	pinsUnsaved []learned     // what of them is to be saved soon
 	pinsDamaged bool          // they cannot be read
 	pinsSeq     atomic.Uint64 // grows when other definitions are accepted
 
@@ -214,6 +215,7 @@ func (h *Host) Close() error {
 	h.sessionsMu.Unlock()
 	h.stop()
 	h.followers.Wait()
+	h.savePins()
 	var err error
 	if h.manager != nil {
 		err = h.manager.Close()

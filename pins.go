@@ -20,8 +20,11 @@ import (
 const (
 	maxPins = 64 << 20
 
-	// pinPatience is how long a list of tools may wait to have new ones
-	// remembered: another process may be writing too.
+	// pinPause is how long new tools wait to be saved together.
+	pinPause = 50 * time.Millisecond
+
+	// pinPatience is how long saving them may take: another process may be
+	// writing too.
 	pinPatience = 2 * time.Second
 
 	pinsHint = "Move the file away; tools are then remembered anew."
@@ -52,14 +55,48 @@ func (h *Host) changedTools(st *ServerStatus, c *conn.Catalog) []string {
 	return report.Changed
 }
 
-// learnPins remembers the tools of a server that are new; pinsMu is held.
+// A learned is what is remembered of a server and not yet saved.
+type learned struct {
+	server, hash string
+	tools        []json.RawMessage
+	seen         time.Time
+}
+
+func (l learned) addTo(p *policy.Pins) { p.Learn(l.hash, l.tools, l.seen) }
+
+// learnPins remembers the tools of a server that are new; pinsMu is held. They
+// are saved soon, together with what is learned until then: when a host starts
+// for the first time all its servers are new.
 func (h *Host) learnPins(st *ServerStatus, c *conn.Catalog) {
-	learn := func(p *policy.Pins) { p.Learn(st.hash, c.Tools, h.opts.Now().UTC()) }
-	ctx, stop := context.WithTimeout(h.life, pinPatience)
+	l := learned{st.Name, st.hash, c.Tools, h.opts.Now().UTC()}
+	l.addTo(&h.pins)
+	h.pinsUnsaved = append(h.pinsUnsaved, l)
+	if len(h.pinsUnsaved) == 1 {
+		time.AfterFunc(pinPause, h.savePins)
+	}
+}
+
+// savePins saves what was learned.
+func (h *Host) savePins() {
+	h.pinsMu.Lock()
+	defer h.pinsMu.Unlock()
+	if len(h.pinsUnsaved) == 0 {
+		return
+	}
+	known := h.pins
+	ctx, stop := context.WithTimeout(context.Background(), pinPatience)
 	defer stop()
-	if err := h.updatePins(ctx, learn); err != nil {
-		learn(&h.pins) // for as long as the host lives
-		h.opts.Logger.Warn("pins not saved", "server", st.Name, "error", err)
+	if err := h.updatePins(ctx, func(*policy.Pins) {}); err != nil {
+		h.pins = known // for as long as the host lives
+		for _, l := range h.pinsUnsaved {
+			h.opts.Logger.Warn("pins not saved", "server", l.server, "error", err)
+		}
+		h.pinsUnsaved = nil
+		return
+	}
+	if !reflect.DeepEqual(known, h.pins) { // somebody else was faster
+		h.pinsSeq.Add(1)
+		h.news.announce()
 	}
 }
 
@@ -146,10 +183,16 @@ func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error 
 				return nil, errorf(KindConfigInvalid, "%s is damaged: %v", h.places.pinsFile(), err)
 			}
 		}
+		for _, l := range h.pinsUnsaved {
+			l.addTo(&pins)
+		}
 		change(&pins)
 		h.pins = pins
 		return json.Marshal(pins)
 	})
+	if err == nil {
+		h.pinsUnsaved = nil
+	}
 	return err
 }
 
@@ -157,6 +200,7 @@ func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error 
 // If they cannot be read, what is pinned counts as changed, and the problem says
 // so.
 func (h *Host) readPins() (problems []config.Problem, changed bool) {
+	h.savePins()
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
 	wasDamaged := h.pinsDamaged

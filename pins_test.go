@@ -103,6 +103,9 @@ func TestAcceptedElsewhere(t *testing.T) {
 	h := c.open()
 	s := anyone(t, h)
 	s.Load(t.Context())
+	if err := h.Reload(t.Context()); err != nil { // which also saves what was learned
+		t.Fatal(err)
+	}
 	says.Store("two")
 	if err := h.Reconnect(t.Context(), "web"); err != nil {
 		t.Fatal(err)
@@ -133,6 +136,9 @@ func TestDamagedPins(t *testing.T) {
 	s := anyone(t, h)
 	if _, failed := s.Load(t.Context()); len(failed) > 0 {
 		t.Fatal(failed)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
 	}
 	file := filepath.Join(c.home, ".local", "state", "patchbay", "pins.json")
 	if _, err := os.Stat(file); err != nil {
