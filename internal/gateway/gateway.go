@@ -151,7 +151,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h, err := f.handler(name)
 	if _, unknown := errors.AsType[errUnknown](err); unknown {
-		http.Error(w, err.Error(), http.StatusNotFound)
+		// Which servers there are is for those who may use them.
+		f.opts.Admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, err.Error(), http.StatusNotFound)
+		})).ServeHTTP(w, r)
 		return
 	}
 	if err != nil {

@@ -154,18 +154,40 @@ func (h *HTTPHandler) methodNotAllowed() *Refusal {
 }
 
 func (h *HTTPHandler) principal(r *http.Request) (string, *Refusal) {
-	if h.opts.Principal == nil {
-		return "", nil
+	principal, no, err := h.opts.principal(r)
+	if err != nil {
+		h.server.log.Debug("request not authenticated", "error", err)
 	}
-	principal, err := h.opts.Principal(r)
+	return principal, no
+}
+
+// principal says who sends a request, or how it is refused; the error is for
+// nobody else to see.
+func (o HTTPOptions) principal(r *http.Request) (string, *Refusal, error) {
+	if o.Principal == nil {
+		return "", nil, nil
+	}
+	principal, err := o.Principal(r)
 	if err == nil {
-		return principal, nil
+		return principal, nil, nil
 	}
 	if no, ok := errors.AsType[*Refusal](err); ok {
-		return "", no
+		return "", no, nil
 	}
-	h.server.log.Debug("request not authenticated", "error", err)
-	return "", refuse(http.StatusUnauthorized, CodeInvalidRequest, "Not authenticated").with("WWW-Authenticate", "Bearer")
+	return "", refuse(http.StatusUnauthorized, CodeInvalidRequest, "Not authenticated").with("WWW-Authenticate", "Bearer"), err
+}
+
+// Admit puts the question of who sends a request, and on whose behalf, before
+// another handler: what is answered beside an endpoint is no more for everybody
+// than the endpoint is.
+func (o HTTPOptions) Admit(next http.Handler) http.Handler {
+	return o.Guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, no, _ := o.principal(r); no != nil {
+			no.write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
 }
 
 // servePost answers one message, or a batch of them.
