@@ -92,6 +92,41 @@ func TestQuestionWithoutAnswer(t *testing.T) {
 	}
 }
 
+// A function that never returns holds up neither a server nor the end of the
+// host.
+func TestFunctionThatNeverReturns(t *testing.T) {
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	defer close(release)
+	h := withServers(t, map[string]config.Server{"srv": scripted("-discover=unknown")}, func(o *patchbay.Options) {
+		o.UI = &patchbay.UI{Elicit: func(context.Context, patchbay.ElicitRequest) (patchbay.ElicitResult, error) {
+			asked <- struct{}{}
+			<-release
+			return patchbay.ElicitResult{Action: "accept"}, nil
+		}}
+	})
+	s := anyone(t, h)
+	awaitState(t, h, "srv", config.Connected)
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := s.Call(ctx, patchbay.Call{Tool: "srv.ask", Arguments: json.RawMessage(`{"count":1}`)})
+			done <- err
+		}()
+		<-asked
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if got := say(t, s, "srv.echo", `{"text":"hi"}`); got != "hi" {
+		t.Errorf("got %q", got)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Row 41: a server that asks although nobody has said that it may gets an answer
 // and does not hang.
 func TestQuestionNobodyOffered(t *testing.T) {

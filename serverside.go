@@ -19,21 +19,41 @@ func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	to := x.asker(r.Tag)
 	ctx, stop := to.context(ctx, elicitPatience)
 	defer stop()
+	elicitation := r.Method == "elicitation/create"
+	if to.host == nil && elicitation {
+		return cancelled, nil
+	}
+	if to.host == nil {
+		return nil, nobody(r)
+	}
+	answer, err := to.host.ask(ctx, r.Method, func() (json.RawMessage, error) { return to.answer(ctx, r) })
+	if err != nil && elicitation && ctx.Err() != nil {
+		to.host.opts.Logger.Warn("elicitation", "server", to.server, "error", err)
+		return cancelled, nil
+	}
+	return answer, err
+}
+
+// answer asks whoever a request is for.
+func (a asked) answer(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
 	client := &Client{}
-	if to.session != nil && to.session.opts.Client != nil {
-		client = to.session.opts.Client
+	if a.session != nil && a.session.opts.Client != nil {
+		client = a.session.opts.Client
 	}
 	switch {
-	case r.Method == "elicitation/create" && to.host != nil:
-		return to.elicit(ctx, r.Params)
 	case r.Method == "elicitation/create":
-		return cancelled, nil
+		return a.elicit(ctx, r.Params)
 	case r.Method == "sampling/createMessage" && client.Sample != nil:
-		return client.Sample(ctx, to.server, r.Params)
+		return client.Sample(ctx, a.server, r.Params)
 	case r.Method == "roots/list" && client.Roots != nil:
 		return client.Roots(ctx)
 	}
-	return nil, &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method}
+	return nil, nobody(r)
+}
+
+// nobody is the answer to a request that there is nobody for.
+func nobody(r *wire.Request) error {
+	return &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method}
 }
 
 // asker finds the session that a request of the server belongs to: the one whose

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
 // protect calls a function of the embedding program. If it panics, that is an
@@ -17,6 +18,53 @@ func (h *Host) protect(what string, call func() error) (err error) {
 		}
 	}()
 	return call()
+}
+
+const (
+	// maxAsking is how many questions of servers may be open at a time, so that
+	// functions which never return do not pile up.
+	maxAsking = 1000
+
+	// lastWords is how long a function that answers a server may take to return
+	// when nobody waits for its answer any more.
+	lastWords = time.Second
+)
+
+// ask calls a function of the embedding program that answers a server. It does
+// not wait for one that goes on although its context has ended: neither the
+// server nor whoever closes the host may depend on that.
+func (h *Host) ask(ctx context.Context, what string, call func() (json.RawMessage, error)) (json.RawMessage, error) {
+	type answer struct {
+		result json.RawMessage
+		err    error
+	}
+	if h.asking.Add(1) > maxAsking {
+		h.asking.Add(-1)
+		return nil, fmt.Errorf("%s: %d others wait for an answer", what, maxAsking)
+	}
+	done := make(chan answer, 1)
+	go func() {
+		defer h.asking.Add(-1)
+		var a answer
+		a.err = h.protect(what, func() (err error) {
+			a.result, err = call()
+			return err
+		})
+		done <- a
+	}()
+	select {
+	case a := <-done:
+		return a.result, a.err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(lastWords)
+	defer late.Stop()
+	select {
+	case a := <-done:
+		return a.result, a.err
+	case <-late.C:
+		return nil, fmt.Errorf("%s does not return although its context has ended: %w", what, context.Cause(ctx))
+	}
 }
 
 // UI is how a host reaches a person. Each function may be nil: then the host
