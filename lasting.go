@@ -32,7 +32,7 @@ func (s *Session) keep(ctx context.Context, server, method string, params []byte
 		return s.Unsubscribe(ctx, server, uri)
 	default:
 		level, _ := wire.StringMember(params, "level")
-		return s.SetLogLevel(server, level)
+		return s.SetLogLevel(ctx, server, level)
 	}
 }
 
@@ -98,9 +98,8 @@ func (s *Session) sharing() []*Session {
 
 // SetLogLevel asks for the log messages of one server, or of all if server is
 // empty, from a level on. The server gets the most verbose level that any of the
-// sessions on its connection asks for. It does not wait for the server, which
-// hears of it when it is connected.
-func (s *Session) SetLogLevel(server, level string) error {
+// sessions on its connection asks for, now or when it is connected.
+func (s *Session) SetLogLevel(ctx context.Context, server, level string) error {
 	rank := slices.Index(wire.LogLevels(), level)
 	if rank < 0 {
 		return errorf(KindConfigInvalid, "No log level %q: it must be one of %v.", level, wire.LogLevels())
@@ -116,14 +115,17 @@ func (s *Session) SetLogLevel(server, level string) error {
 	if s.lasting.level == nil {
 		s.lasting.level = map[string]int{}
 	}
+	last, said := s.lasting.level[server]
 	s.lasting.level[server] = rank
 	s.mu.Unlock()
-	s.applyLogLevel(server)
+	if !said || last != rank {
+		s.applyLogLevel(ctx, server)
+	}
 	return nil
 }
 
 // applyLogLevel tells the connections of s what its sessions ask for.
-func (s *Session) applyLogLevel(server string) {
+func (s *Session) applyLogLevel(ctx context.Context, server string) {
 	least := len(wire.LogLevels())
 	for _, other := range s.sharing() {
 		if rank, ok := other.logLevel(server); ok {
@@ -131,7 +133,7 @@ func (s *Session) applyLogLevel(server string) {
 		}
 	}
 	if least < len(wire.LogLevels()) {
-		s.host.manager.SetLevel(s.profile, server, wire.LogLevels()[least])
+		s.host.manager.SetLevel(ctx, s.profile, server, wire.LogLevels()[least])
 	}
 }
 
@@ -160,10 +162,7 @@ func (s *Session) letGo() {
 	subscribed, levels := s.lasting.subscribed, s.lasting.level
 	s.lasting = lasting{}
 	s.mu.Unlock()
-	for server := range levels {
-		s.applyLogLevel(server)
-	}
-	if len(subscribed) == 0 {
+	if len(subscribed)+len(levels) == 0 {
 		return
 	}
 	h := s.host
@@ -175,6 +174,9 @@ func (s *Session) letGo() {
 	h.followers.Go(func() {
 		ctx, stop := context.WithTimeout(h.life, letGoPatience)
 		defer stop()
+		for server := range levels {
+			s.applyLogLevel(ctx, server)
+		}
 		for ref := range subscribed {
 			_ = s.Unsubscribe(ctx, ref.server, ref.uri) // a server that does not hear it is told of nobody
 		}

@@ -350,8 +350,7 @@ func TestSubscriptionsAreRestored(t *testing.T) {
 		if err := s.Subscribe(t.Context(), "x:y"); err != nil {
 			t.Fatal(err)
 		}
-		m.SetLevel(Profile{}, "srv", "info")
-		synctest.Wait()
+		m.SetLevel(t.Context(), Profile{}, "srv", "info")
 		f.die()
 		time.Sleep(second)
 		synctest.Wait()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -99,7 +101,12 @@ func (up *upstream) subscriptions(l *line) []string {
 
 // SetLevel asks a server, or all of them if name is empty, for log messages from
 // a level on: now if it is connected with that profile, and whenever it will be.
-func (m *Manager) SetLevel(p Profile, name, level string) {
+// It waits for those that are connected, but only so long.
+func (m *Manager) SetLevel(ctx context.Context, p Profile, name, level string) {
+	ctx, stop := context.WithTimeout(ctx, levelPatience)
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	declared := m.declares(p)
@@ -107,11 +114,15 @@ func (m *Manager) SetLevel(p Profile, name, level string) {
 	for _, s := range m.seats {
 		for key, l := range s.up.lines {
 			if key.profile == declared && (s.name == name || name == "") {
-				l.setLevel(s.up.level(l))
+				level := s.up.level(l)
+				wg.Go(func() { l.setLevel(ctx, level) })
 			}
 		}
 	}
 }
+
+// levelPatience is how long a server may take to change its log level.
+const levelPatience = 2 * time.Second
 
 // level is the most verbose one that is asked for on a line.
 func (up *upstream) level(l *line) string {
@@ -167,7 +178,7 @@ func (s *line) unsubscribe(ctx context.Context, uri string) error {
 
 // setLevel asks for log messages from that level on, now if the server is
 // connected, and on every later connection.
-func (s *line) setLevel(level string) {
+func (s *line) setLevel(ctx context.Context, level string) {
 	s.mu.Lock()
 	s.logLevel = level
 	l := s.state.link
@@ -177,13 +188,11 @@ func (s *line) setLevel(level string) {
 	}
 	l.users++
 	s.mu.Unlock()
-	s.pool.running.Go(func() {
-		defer s.release(l)
-		err := s.direct(s.ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
-		if err != nil {
-			s.log.Warn("setting the log level", "error", err)
-		}
-	})
+	defer s.release(l)
+	err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
+	if err != nil {
+		s.log.Warn("setting the log level", "error", err)
+	}
 }
 
 // hasLog reports whether the server says that it sends log messages. In the

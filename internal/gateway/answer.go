@@ -20,7 +20,7 @@ func (ep *endpoint) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	if d := ep.described.Load(); d != nil {
 		r.AnswerAs(d)
 	}
-	s, end, err := c.sessionFor(r)
+	s, end, err := c.sessionFor(ctx, r)
 	if err != nil {
 		return nil, refusal(err)
 	}
@@ -35,11 +35,11 @@ func (ep *endpoint) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 // sessionFor returns the session of a request: that of the client, or, where the
 // client can be asked only within its requests, one of its own, so that no
 // question goes to another one.
-func (c *client) sessionFor(r *wire.Request) (s *patchbay.Session, end func(), err error) {
+func (c *client) sessionFor(ctx context.Context, r *wire.Request) (s *patchbay.Session, end func(), err error) {
 	if r.Session.Era == wire.Legacy {
 		return c.session, func() {}, nil
 	}
-	c.level(r.Params)
+	c.level(ctx, r.Params)
 	able := c.abilities(r.Session)
 	if able.Elicit == nil && able.Sample == nil && able.Roots == nil {
 		return c.session, func() {}, nil
@@ -102,7 +102,7 @@ func (c *client) answer(ctx context.Context, s *patchbay.Session, r *wire.Reques
 	case "completion/complete":
 		return c.complete(ctx, s, r)
 	case "logging/setLevel":
-		return emptyResult, refusal(s.SetLogLevel("", member(r.Params, "level")))
+		return emptyResult, refusal(s.SetLogLevel(ctx, "", member(r.Params, "level")))
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		server, err := c.taskServer(member(r.Params, "taskId"))
 		if err != nil {

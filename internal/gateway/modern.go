@@ -170,8 +170,8 @@ func (c *client) unsubscribe(ctx context.Context, uri string) error {
 
 // level asks servers for log messages as a modern request does: from a level on,
 // for as long as this client asks for nothing else.
-func (c *client) level(params json.RawMessage) {
+func (c *client) level(ctx context.Context, params json.RawMessage) {
 	if level, ok := wire.StringMember(params, "_meta", wire.MetaLogLevel); ok {
-		_ = c.session.SetLogLevel(c.ep.single, level) // the wire has checked it
+		_ = c.session.SetLogLevel(ctx, c.ep.single, level) // the wire has checked it
 	}
 }

@@ -54,6 +54,7 @@ type call struct {
 type outcome struct {
 	result json.RawMessage
 	err    error
+	told   <-chan struct{} // closed when the handler has had what came before; nil if that was nothing
 }
 
 // Call sends a request and waits for its answer.
@@ -221,6 +222,7 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 		select {
 		case o := <-k.answer:
 			k.report(k.progress) // nobody adds to it any more
+			o.awaitNotifications(ctx)
 			return o.result, o.err
 		case <-k.signal:
 			p.handOver(k)
@@ -323,6 +325,25 @@ func (p *Peer) answered(m Message) {
 	p.settle(m.ID, o)
 }
 
+// notePatience is how long an answer waits for the handler of notifications,
+// which must not block, but might make calls itself.
+const notePatience = 250 * time.Millisecond
+
+// awaitNotifications returns when the handler has had the notifications that
+// came before the answer: what a server says during a call is part of it.
+func (o outcome) awaitNotifications(ctx context.Context) {
+	if o.told == nil {
+		return
+	}
+	timer := time.NewTimer(notePatience)
+	defer timer.Stop()
+	select {
+	case <-o.told:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 func (p *Peer) settle(id ID, o outcome) {
 	n, ok := id.integer()
 	p.mu.Lock()
@@ -340,6 +361,12 @@ func (p *Peer) settle(id ID, o outcome) {
 	p.release()
 	if (k.token != nil || k.Progress != nil) && isTask(o.result) {
 		p.tasks.add(taskToken{k.id, k.token, k.Tag})
+	}
+	if p.notes.attended {
+		told := make(chan struct{})
+		if p.notes.add(&Notification{told: told}, 0) != mailRefused {
+			o.told = told
+		}
 	}
 	p.mu.Unlock()
 	k.answer <- o

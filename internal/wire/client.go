@@ -146,6 +146,7 @@ func (c *Client) modern() bool { return c.opening.Load().Era == Modern }
 // Call implements Link.
 func (c *Client) Call(ctx context.Context, call Call) (json.RawMessage, error) {
 	if !c.modern() {
+		call.Params = withoutModernMeta(call.Params)
 		return c.link.Call(ctx, call)
 	}
 	if !mayAskBack(call.Method) || call.KeepInputRequired {
@@ -289,6 +290,23 @@ func (m *requestMeta) addTo(params json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	return SetMember(params, merged, "_meta")
+}
+
+// withoutModernMeta takes what modern requests say of themselves out of params
+// that are passed on to a legacy server.
+func withoutModernMeta(params json.RawMessage) json.RawMessage {
+	meta, _ := Member(params, "_meta")
+	if _, modern := Member(meta, MetaProtocolVersion); !modern {
+		return params
+	}
+	for _, name := range []string{MetaProtocolVersion, MetaClientCapabilities, MetaClientInfo, MetaLogLevel} {
+		meta = DeleteMember(meta, name)
+	}
+	if c := newCursor(meta); !c.next() {
+		return DeleteMember(params, "_meta")
+	}
+	params, _ = SetMember(params, meta, "_meta") // it has one
+	return params
 }
 
 // clientHandler is the Handler of the link below a Client.

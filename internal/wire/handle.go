@@ -199,6 +199,10 @@ func (p *Peer) note(n *Notification) {
 }
 
 func (p *Peer) handleNotification(n *Notification) {
+	if n.told != nil {
+		close(n.told)
+		return
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			p.opts.Logger.Error("notification handler panicked", "method", n.Method, "panic", v, "stack", string(debug.Stack()))

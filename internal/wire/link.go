@@ -108,4 +108,6 @@ type Notification struct {
 	Link    Link
 	Tag     any
 	Session *Session
+
+	told chan struct{} // of one that only marks a place in the queue
 }

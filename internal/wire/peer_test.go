@@ -84,7 +84,7 @@ func background(ctx context.Context, p *Peer, c Call) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
 		result, err := p.Call(ctx, c)
-		done <- outcome{result, err}
+		done <- outcome{result, err, nil}
 	}()
 	return done
 }
