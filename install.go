@@ -59,8 +59,8 @@ type Installation struct {
 	Product string       `json:"product"`
 	Scope   config.Scope `json:"scope"`
 	File    string       `json:"file"`
-	Backup  string       `json:"backup,omitempty"` // where the file is kept as it was
-	Diff    string       `json:"diff,omitempty"`   // of a dry run, with values that are not ours masked
+	Backup  string       `json:"backup,omitempty"`  // where the file is kept as it was
+	Diff    string       `json:"diff,omitempty"`    // of a dry run, with values that are not ours masked
 	Deleted bool         `json:"deleted,omitempty"` // the file held nothing else and is gone
 	DryRun  bool         `json:"dryRun,omitempty"`
 }

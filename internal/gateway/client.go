@@ -206,7 +206,9 @@ func (ep *endpoint) opened(sess *wire.Session) {
 		ep.gateway.log.Warn("session not opened", "client", clientName(sess), "error", err)
 		return
 	}
+	c.mu.Lock()
 	c.reach[sess] = true
+	c.mu.Unlock()
 	sess.State = c
 }
 
