@@ -30,7 +30,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		}
 		t := conn.Target{
 			Entry: st.entry, State: st.State, Reason: st.Reason,
-			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st),
+			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st), Dir: h.workingDir(st.entry),
 			Lazy: h.opts.Lazy || st.Server.Lazy,
 		}
 		if st.Server.IdleStop != nil {
@@ -46,11 +46,26 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 			// Only what may be used is expanded: before that no variable of the
 			// host may be looked at.
 			expanded, _ := config.Expand(st.Server, st.entry.Dialect, h.vars())
-			t.ConnectHash = policy.ConnectHash(h.key, expanded)
+			if expanded.Transport() == config.Stdio && !filepath.IsAbs(expanded.Cwd) {
+				expanded.Cwd = filepath.Join(t.Dir, expanded.Cwd)
+			}
+			t.ConnectHash = policy.ConnectHash(h.key, st.entry.Dialect, expanded)
 		}
 		want[st.Name] = t
 	}
 	return want
+}
+
+// workingDir is where an entry's program runs unless the entry says otherwise. A
+// program of the user's own for every project runs in the home directory: which
+// project it was first needed in must not matter to the others. What is for this
+// host or its project alone runs there.
+func (h *Host) workingDir(e config.Entry) string {
+	everywhere := e.Origin.Scope == config.ScopeUser || e.Origin.Scope == config.ScopeManaged
+	if everywhere && e.Origin.Project == "" && e.Origin.File != "" && !slices.Contains(h.opts.Files, e.Origin.File) {
+		return h.opts.Home
+	}
+	return h.places.project
 }
 
 // mayRunCommands reports whether `!command` values of an entry may run: those

@@ -96,6 +96,13 @@ type Options struct {
 	// than 0 no limit but the caller's own.
 	RequestTimeout time.Duration
 
+	// Beside is a host that this one stands beside: both are of the same user, each
+	// in a project of its own, and they share the connections of the servers that
+	// they would connect the same way, whatever they call them. Each may be closed
+	// without the other. Home, Environ, SystemRoot, Guard and Version are those of
+	// that host, and connections log to its Logger. nil means none.
+	Beside *Host
+
 	Version string           // of the embedding program, as servers are told; empty means unknown
 	Logger  *slog.Logger     // nil discards
 	Now     func() time.Time // nil means time.Now
@@ -184,20 +191,11 @@ func (h *Host) start(ctx context.Context) error {
 	// Hashes of connections are compared within this process only, so a key of
 	// its own is enough, and nothing about a secret can be told from them.
 	h.key = []byte(rand.Text())
-	var guard *proc.Guard
-	if len(h.opts.Guard) > 0 {
-		var err error
-		if guard, err = proc.NewGuard(h.opts.Guard); err != nil {
-			return fmt.Errorf("guard: %w", err)
-		}
-	}
 	h.answers = h.elicitModes()
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
-	h.manager = conn.NewManager(conn.Options{
-		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver, Guard: guard,
-		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.answers),
-		Changed: h.news.announce, Owner: h, Handler: func(c *conn.Shared) wire.Handler { return serverSide{c} },
-	})
+	if err := h.startConnections(); err != nil {
+		return err
+	}
 	if !h.opts.WatchFiles {
 		return h.Reload(ctx)
 	}
@@ -209,8 +207,33 @@ func (h *Host) start(ctx context.Context) error {
 	return nil
 }
 
+// startConnections prepares to connect: with what is needed for that, or as
+// another host does.
+func (h *Host) startConnections() error {
+	options := conn.Options{
+		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver,
+		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.answers),
+		Changed: h.news.announce, Owner: h, Handler: func(c *conn.Shared) wire.Handler { return serverSide{c} },
+	}
+	var err error
+	if other := h.opts.Beside; other != nil {
+		h.key = other.key
+		if h.manager, err = other.manager.Beside(options); err != nil {
+			return errorf(KindDenied, "The host to stand beside is closed.")
+		}
+		return nil
+	}
+	if len(h.opts.Guard) > 0 {
+		if options.Guard, err = proc.NewGuard(h.opts.Guard); err != nil {
+			return fmt.Errorf("guard: %w", err)
+		}
+	}
+	h.manager = conn.NewManager(options)
+	return nil
+}
+
 // Close ends every connection, stops every process of a server and waits for
-// them. It may be called twice.
+// them; what hosts beside this one use as well goes on. It may be called twice.
 func (h *Host) Close() error {
 	h.sessionsMu.Lock()
 	h.closed = true
@@ -253,6 +276,10 @@ func RunGuard() { proc.RunGuard(os.Stdin) }
 
 func (o Options) withDefaults() (Options, error) {
 	var err error
+	if o.Beside != nil {
+		with := o.Beside.opts
+		o.Home, o.Environ, o.SystemRoot, o.Guard, o.Version = with.Home, with.Environ, with.SystemRoot, with.Guard, with.Version
+	}
 	if o.Dir == "" {
 		if o.Dir, err = os.Getwd(); err != nil {
 			return o, fmt.Errorf("the working directory: %w", err)

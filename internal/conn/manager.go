@@ -92,6 +92,7 @@ type Target struct {
 	// A connection is kept as long as it does not change.
 	ConnectHash string
 
+	Dir           string // where a child runs whose entry does not say so; empty means Vars.WorkspaceRoot
 	CatalogKey    string // a hash of the launch spec, under which the catalog is kept; empty means it is not
 	AllowCommands bool   // commands of the entry that obtain values may run
 

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,13 +37,9 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 		return err
 	}
 	s.took(l, StepResolved)
-	root := m.opts.Vars.WorkspaceRoot
 	dir := server.Cwd
-	switch {
-	case dir == "":
-		dir = root
-	case !filepath.IsAbs(dir):
-		dir = filepath.Join(root, dir)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(cmp.Or(t.Dir, m.opts.Vars.WorkspaceRoot), dir)
 	}
 	child, err := proc.Start(proc.Spec{
 		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(m.opts.Environ, server), Guard: s.pool.guard,

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -24,10 +25,11 @@ func ApprovalHash(l Launch) string {
 // ConnectHash returns a number that changes whenever a connection to the server
 // would be another one, a rotated secret included. It is computed from expanded
 // values, so it is keyed: without the installation's key it tells nothing about
-// them.
-func ConnectHash(key []byte, expanded config.Server) string {
+// them. The dialect says which of them are commands that print a value.
+func ConnectHash(key []byte, d config.Dialect, expanded config.Server) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(canonical([]byte("patchbay connection 1\n"), reflect.ValueOf(launchFields(expanded))))
+	fmt.Fprintf(mac, "\nresolves %t", d.ResolvesValues())
 	return hex.EncodeToString(mac.Sum(nil))
 }
 

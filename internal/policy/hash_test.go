@@ -185,21 +185,21 @@ func TestApprovalHashIsStable(t *testing.T) {
 func TestConnectHash(t *testing.T) {
 	s := config.Server{URL: "https://h.test", Headers: map[string]config.Secret{"K": config.NewSecret("one")}}
 	key := []byte("installation")
-	base := ConnectHash(key, s)
-	if ConnectHash(key, s) != base {
+	base := ConnectHash(key, config.DialectPatchbay, s)
+	if ConnectHash(key, config.DialectPatchbay, s) != base {
 		t.Error("not a function of its arguments")
 	}
-	if ConnectHash([]byte("another"), s) == base {
+	if ConnectHash([]byte("another"), config.DialectPatchbay, s) == base {
 		t.Error("the key does not matter")
 	}
 	rotated := s
 	rotated.Headers = map[string]config.Secret{"K": config.NewSecret("two")}
-	if ConnectHash(key, rotated) == base {
+	if ConnectHash(key, config.DialectPatchbay, rotated) == base {
 		t.Error("a rotated secret is not noticed")
 	}
 	described := s
 	described.Description = "x"
-	if ConnectHash(key, described) != base {
+	if ConnectHash(key, config.DialectPatchbay, described) != base {
 		t.Error("a description restarts the connection")
 	}
 }
