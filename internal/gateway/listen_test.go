@@ -123,6 +123,9 @@ func TestSiteGivesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
+	if err := h.Wait(t.Context()); err != nil { // or its tool would not be known
+		t.Fatal(err)
+	}
 	l, err := Listen(t.Context(), ListenOptions{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +147,11 @@ func TestSiteGivesUp(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		answered <- string(body)
 	}()
-	<-began
+	select {
+	case <-began:
+	case a := <-answered:
+		t.Fatalf("answered %s", a)
+	}
 	stop()
 	if err := <-ended; err == nil {
 		t.Error("the call was not cancelled")
