@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -18,6 +19,7 @@ type lineReader struct {
 	blocks     blockPool
 	err        error  // of src, once it had one
 	ending     []byte // the last bytes of the last line that was too long
+	litter     int    // bytes of large lines since memory was last cleared
 }
 
 const (
@@ -57,10 +59,37 @@ func (l *lineReader) next() (line []byte, size int, err error) {
 				return l.discard()
 			}
 			l.end = 0
+			if !l.readLong() {
+				return l.discard()
+			}
+			scanned = 0
+			continue
 		}
 		scanned = l.end
 		l.fill()
 	}
+}
+
+// readLong reads on in a line that does not fit into the window, up to the piece
+// with its end, which it leaves in the window, or the end of the stream. It
+// reports false if the line is too long.
+func (l *lineReader) readLong() bool {
+	for l.err == nil {
+		tail := l.long.tail()
+		n, err := l.src.Read(tail)
+		l.err = err
+		if bytes.IndexByte(tail[:n], '\n') >= 0 {
+			if n > len(l.window) {
+				l.window = make([]byte, blockSize)
+			}
+			l.end = copy(l.window, tail[:n])
+			return true
+		}
+		if l.long.size += n; l.long.size > l.long.limit {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *lineReader) fill() {
@@ -83,9 +112,26 @@ func (l *lineReader) finish(rest []byte) ([]byte, int, error) {
 	if err := l.long.write(rest); err != nil {
 		return nil, size, err
 	}
+	l.clear(size)
 	line := l.long.take()
 	l.long.release()
 	return line, size, nil
+}
+
+// maxLitter is how many bytes of large lines may pass before memory is cleared.
+const maxLitter = 16 << 20
+
+// clear makes room for a large line. Those before it are no longer needed as a
+// rule, but the runtime would let a multiple of what is in use pile up before it
+// looks.
+func (l *lineReader) clear(size int) {
+	if size < maxLitter/16 {
+		return
+	}
+	if l.litter += size; l.litter > maxLitter {
+		l.litter = size
+		runtime.GC()
+	}
 }
 
 // head returns the beginning of a line that is too long; rest is what comes
