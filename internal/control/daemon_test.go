@@ -24,6 +24,7 @@ import (
 type bench struct {
 	t       *testing.T
 	opts    patchbay.Options
+	servers map[string]patchbay.LocalServer
 	socket  string
 	self    control.Identity
 	views   *control.Views
@@ -48,6 +49,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b := &bench{t: t, opts: patchbay.Options{Home: home, Environ: []string{}, SystemRoot: filepath.Join(home, "system"), Lazy: true}}
 	b.opts.Dir = b.dir("one")
+	b.servers = map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(notes())}
 	if b.self, err = control.Identify("v1", b.opts); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func (b *bench) open(ctx context.Context, dir string) (*control.View, error) {
 	b.opened.Add(1)
 	o := b.opts
 	o.Dir, o.UI = dir, control.UI(false)
-	o.InProcess = map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(notes())}
+	o.InProcess = b.servers
 	h, err := patchbay.Open(ctx, o)
 	if err != nil {
 		return nil, err
