@@ -315,3 +315,100 @@ func ExampleHost_Approve() {
 	// needs-approval
 	// pending
 }
+
+// Hooks see every call that no rule denies. What they decide may make a question
+// unnecessary, or demand one.
+func ExampleHooks() {
+	ctx := context.Background()
+	home, remove := temporaryHome()
+	defer remove()
+
+	h, err := patchbay.Open(ctx, patchbay.Options{
+		Home: home, Dir: home, Environ: []string{},
+		Hooks: &patchbay.Hooks{
+			BeforeCall: func(_ context.Context, c *patchbay.HookCall) error {
+				if c.Tool == "crash" {
+					return errors.New("not in working hours")
+				}
+				c.Permission = patchbay.Allow
+				c.Arguments = json.RawMessage(`{"text": "hello from a hook"}`)
+				return nil
+			},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close()
+	if err := h.Apply(ctx, map[string]config.Server{"demo": demoServer()}); err != nil {
+		log.Fatal(err)
+	}
+	s, err := h.NewSession(patchbay.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.Load(ctx)
+	for _, tool := range []string{"echo", "crash"} {
+		r, err := s.Call(ctx, patchbay.Call{Tool: "mcp__demo__" + tool})
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		answer, err := r.ForModel()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(answer.Text)
+	}
+	// Output:
+	// hello from a hook
+	// mcp__demo__crash was refused: not in working hours
+}
+
+// A server may ask the person something while it serves a call. Fields that the
+// person leaves out get their defaults.
+func ExampleUI() {
+	ctx := context.Background()
+	home, remove := temporaryHome()
+	defer remove()
+
+	h, err := patchbay.Open(ctx, patchbay.Options{
+		Home: home, Dir: home, Environ: []string{},
+		UI: &patchbay.UI{
+			Elicit: func(_ context.Context, r patchbay.ElicitRequest) (patchbay.ElicitResult, error) {
+				fmt.Printf("%s asks: %s\n", r.Server, r.Message)
+				return patchbay.ElicitResult{Action: patchbay.ElicitAccept, Content: json.RawMessage(`{"city": "Bern"}`)}, nil
+			},
+			ElicitFormsOnly: true,
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close()
+	if err := h.Apply(ctx, map[string]config.Server{"demo": demoServer()}); err != nil {
+		log.Fatal(err)
+	}
+	s, err := h.NewSession(patchbay.SessionOptions{Default: patchbay.Allow})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.Load(ctx)
+	question, err := json.Marshal(map[string]string{"text": `{"message": "Where to?", "requestedSchema": {"type": "object", ` +
+		`"properties": {"city": {"type": "string"}, "nights": {"type": "integer", "default": 2}}, "required": ["city"]}}`})
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := s.Call(ctx, patchbay.Call{Tool: "mcp__demo__elicit", Arguments: question}) // a tool that asks, and says what it was told
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer, err := r.ForModel()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.Text)
+	// Output:
+	// demo asks: Where to?
+	// {"action":"accept","content":{"city":"Bern","nights":2}}
+}

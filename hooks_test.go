@@ -168,6 +168,22 @@ func TestHookInput(t *testing.T) {
 	}
 }
 
+// What hooks decide is in the records of calls.
+func TestHookDecisionsAreRecorded(t *testing.T) {
+	for command, want := range map[string]string{
+		"exit 2": "deny hook denied", specific(`"permissionDecision":"allow"`): "allow hook ok", specific(`"permissionDecision":"ask"`): "ask hook denied", "true": "ask  denied",
+	} {
+		c := notesComputer(t)
+		var got string
+		c.opts.Observe = func(r patchbay.CallRecord) { got = string(r.Decision) + " " + r.Source + " " + r.Outcome }
+		c.userSettings(hookSettings("PreToolUse", "", command, 0))
+		outcome(t, session(t, c.openConnected(), patchbay.SessionOptions{}))
+		if got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+}
+
 func TestPostToolUse(t *testing.T) {
 	for name, tt := range map[string]struct{ command, want string }{
 		"says nothing":  {"true", "hi"},

@@ -27,7 +27,7 @@ type CallRecord struct {
 
 	Decision Effect `json:"decision,omitempty"` // of a tools/call; ask and another outcome than denied means that the answer was yes
 	Rule     string `json:"rule,omitempty"`     // the pattern of the rule that decided, if one did
-	Source   string `json:"source,omitempty"`   // where that rule is from
+	Source   string `json:"source,omitempty"`   // where that rule is from; hook if a hook decided, pins if the tool changed
 
 	Outcome  string        `json:"outcome"`           // ok, tool_error, cancelled, or the kind of the error
 	Duration time.Duration `json:"durationNs"`        //
