@@ -55,6 +55,7 @@ func parseScript(args []string, errors io.Writer) (script, error) {
 // A server answers one message after the other. It uses nothing of wire but its
 // messages, because it must be able to do what wire refuses to.
 type server struct {
+	life line // held on to, as long as the process lives
 	script
 	in   io.ReadCloser
 	out  io.WriteCloser
@@ -104,7 +105,8 @@ func serve(args []string, in io.ReadCloser, out io.WriteCloser, diagnostics io.W
 
 // begin does what comes before the first message.
 func (s *server) begin(diagnostics io.Writer) error {
-	life, err := dialLine(s.line)
+	var err error
+	s.life, err = dialLine(s.line)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (s *server) begin(diagnostics io.Writer) error {
 		}()
 	}
 	if s.gate {
-		if err := life.wait(); err != nil {
+		if err := s.life.wait(); err != nil {
 			return err
 		}
 	}
