@@ -41,15 +41,15 @@ func TestAnotherUser(t *testing.T) {
 	}
 	b := newBench(t)
 	b.start()
-	open := func(path string) {
+	open := func(path, home string) {
 		t.Helper()
-		for at := path; len(at) >= len(b.opts.Home); at = filepath.Dir(at) {
+		for at := path; len(at) >= len(home); at = filepath.Dir(at) {
 			if err := os.Chmod(at, 0o777); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	open(b.socket)
+	open(b.socket, b.opts.Home)
 	asNobody(t, func() {
 		conn, err := net.Dial("unix", b.socket)
 		if err != nil {
@@ -68,7 +68,7 @@ func TestAnotherUser(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	open(dir)
+	open(dir, other.opts.Home)
 	var planted net.Listener
 	asNobody(t, func() {
 		var err error
