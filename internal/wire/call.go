@@ -43,7 +43,6 @@ type call struct {
 	silence time.Time   // until then the other side may be silent
 	timer   *time.Timer // nil until a call needed one
 	fires   time.Time   // when the timer does, which may be too early; zero if it does not
-	sending sendContext // for reuse
 
 	// Guarded by Peer.mu.
 	place    *list.Element     // in Peer.queue; nil once it has left it
@@ -264,19 +263,22 @@ func (p *Peer) lastAsked() time.Time {
 // send writes the request. Its wait is bounded by the caller's context and the
 // limits of the call.
 func (p *Peer) send(ctx context.Context, k *call, request Message) error {
-	bound := ctx
-	if !k.end.IsZero() {
-		limited := &k.sending
-		limited.Context, limited.end = ctx, k.silence
-		defer limited.release()
-		bound = limited
+	if k.end.IsZero() {
+		return p.sent(ctx, k, ctx, p.conn.Write(ctx, request))
 	}
+	bound := &sendContext{Context: ctx, end: k.silence}
+	defer bound.release()
 	err := p.conn.Write(bound, request)
+	if err == nil && bound.waited() {
+		k.arm() // the time it took to send is not silence
+	}
+	return p.sent(ctx, k, bound, err)
+}
+
+// sent is the error of a send under bound, which is ctx with the call's limit.
+func (*Peer) sent(ctx context.Context, k *call, bound context.Context, err error) error {
 	switch {
 	case err == nil:
-		if k.sending.waited() {
-			k.arm() // the time it took to send is not silence
-		}
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -506,5 +508,4 @@ func (c *sendContext) release() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	c.Context, c.inner, c.cancel = nil, nil, nil
 }
