@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,8 +57,8 @@ type ModelResult struct {
 }
 
 // ForModel returns the form of the result for a model. If its text is longer
-// than the tool's limit the whole of it goes to a file, and the text shows its
-// head and tail and says where the rest is. If it cannot be saved, the text is
+// than the settings allow, or if they do not say the tool's limit, the whole of
+// it goes to a file, and the text shows its head and tail and says where the rest is. If it cannot be saved, the text is
 // shortened all the same and the error says why the rest is lost.
 func (r *Result) ForModel() (ModelResult, error) {
 	flat := bridge.Flatten(r.Raw)
@@ -66,6 +67,9 @@ func (r *Result) ForModel() (ModelResult, error) {
 		Server: r.Tool.Server, Tool: r.Tool.Tool, Provider: r.Tool.provider, Content: flat.Content, Structured: flat.Structured,
 	}
 	limit := r.Tool.ForModel().MaxResultChars
+	if r.host != nil { // else a hook made it
+		limit = cmp.Or(r.host.Settings().Limits.ResultChars, limit)
+	}
 	if len(m.Text) <= limit || utf8.RuneCountInString(m.Text) <= limit {
 		return m, nil
 	}
@@ -207,7 +211,9 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 // tools/call, whose name is the server's own, is subject to the session's rules
 // and hooks, like Call; lists are the server's own, with what rules hide. An
 // error the server answered with is an *RPCError. If params has a progress
-// token, progress goes to Client.Progress.
+// token, progress goes to Client.Progress. A result of a tool that is longer than
+// the settings allow (limits.resultChars) is shortened, and says where the whole
+// is; without such a setting none is.
 func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
 	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
 		return nil, errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
@@ -228,7 +234,28 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 		s.unknown(ctx, server, name, err)
 		return nil, err
 	}
-	return s.callTool(ctx, &set.tools[i], params, progress)
+	raw, err := s.callTool(ctx, &set.tools[i], params, progress)
+	if err != nil {
+		return nil, err
+	}
+	return s.limited(&set.tools[i], raw), nil
+}
+
+// limited shortens a result that is longer than the settings allow.
+func (s *Session) limited(t *offered, raw json.RawMessage) json.RawMessage {
+	limit := s.host.Settings().Limits.ResultChars
+	if limit == 0 {
+		return raw
+	}
+	text, long := bridge.LongText(raw, limit)
+	if !long {
+		return raw
+	}
+	savedTo, err := s.host.spill(text)
+	if err != nil {
+		s.host.opts.Logger.Warn("a long result is not saved", "server", t.Server, "tool", t.Tool.Tool, "error", err)
+	}
+	return bridge.WithText(raw, bridge.Shorten(text, limit, savedTo), limit)
 }
 
 // ForwardNotification sends a notification to a server, if it is connected.

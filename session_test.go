@@ -169,6 +169,52 @@ func TestLongResultIsSaved(t *testing.T) {
 	}
 }
 
+// The settings may say how long a result may be, for models and for what is
+// forwarded. Where they do not, what is forwarded is as it is.
+func TestResultLimitOfSettings(t *testing.T) {
+	c := newComputer(t)
+	c.opts.InProcess = map[string]patchbay.LocalServer{"notes": patchbay.FromSDK(notes())}
+	h := c.open()
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow})
+	s.Load(t.Context())
+	whole := strings.Repeat("é", 150_000)
+	forwarded := func() string {
+		t.Helper()
+		raw, err := s.Forward(t.Context(), "notes", "tools/call", json.RawMessage(`{"name":"long","arguments":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var result struct{ Content []struct{ Text string } }
+		if err := json.Unmarshal(raw, &result); err != nil || len(result.Content) != 1 {
+			t.Fatalf("%d parts, %v", len(result.Content), err)
+		}
+		return result.Content[0].Text
+	}
+	if got := forwarded(); got != whole {
+		t.Errorf("%d bytes were forwarded", len(got))
+	}
+	for _, limit := range []int{1000, 120_000} {
+		c.write(filepath.Join(c.home, ".config", "patchbay", "settings.json"), fmt.Sprintf(`{"limits": {"resultChars": %d}}`, limit))
+		if err := h.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Call(t.Context(), patchbay.Call{Tool: "notes.long"})
+		if err != nil || !strings.Contains(string(r.Raw), whole) {
+			t.Fatalf("the raw form was cut, or %v", err)
+		}
+		for how, got := range map[string]string{"forwarded": forwarded(), "for a model": modelText(t, r, nil)} {
+			if n := utf8.RuneCountInString(got); n > limit || n < limit-10 {
+				t.Errorf("%s: %d characters of %d", how, n, limit)
+			}
+			_, rest, _ := strings.Cut(got, "the whole text is in ")
+			file, _, _ := strings.Cut(rest, " ")
+			if saved, err := os.ReadFile(file); err != nil || string(saved) != whole {
+				t.Errorf("%s: %d bytes are saved, %v", how, len(saved), err)
+			}
+		}
+	}
+}
+
 // What was saved goes after a week.
 func TestSavedResultsAreSwept(t *testing.T) {
 	now := time.Now()

@@ -116,5 +116,5 @@ var descriptions = map[string]string{
 	"HookCommand.command": "A command line for the shell. It gets the event as JSON on its standard input and may print JSON.",
 	"HookCommand.timeout": "Seconds after which it is ended. Default: 60.",
 
-	"Limits.resultChars": "The most characters of a tool's result that are passed on.",
+	"Limits.resultChars": "The most characters of a tool's result that are passed on; the whole of a longer one is in a file, which the result names. Without it the gateway shortens nothing, and models get 100,000 or what the tool asks for, up to 500,000.",
 }
