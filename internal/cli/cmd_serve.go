@@ -147,13 +147,14 @@ func (s *serving) close() {
 }
 
 // open makes the view of a directory: its servers, and the gateway before them.
-func (s *serving) open(ctx context.Context, dir string) (*control.View, error) {
+func (s *serving) open(ctx context.Context, dir string, beside *patchbay.Host) (*control.View, error) {
 	env := s.app.env
 	opts := patchbay.Options{
 		Dir: dir, Home: env.Home, Environ: env.Environ, Now: env.Now,
 		Files: s.app.mcpConfig, StrictConfig: s.app.strictMCPConfig, FailOnInvalid: s.app.failOnInvalid,
 		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
-		UI: control.UI(false), // agents answer for themselves
+		UI:     control.UI(false), // agents answer for themselves
+		Beside: beside,            // what is connected the same way is connected once
 	}
 	s.books.Attach(&opts)
 	h, err := patchbay.Open(ctx, opts)

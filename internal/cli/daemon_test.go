@@ -233,6 +233,16 @@ func TestDaemonIsShared(t *testing.T) {
 	if out, _ := s.run("list", "--no-daemon"); strings.Contains(out, "daemon") {
 		t.Errorf("list --no-daemon: %s", out)
 	}
+	// Another project has entries and approvals of its own, and the process is
+	// the same if it would be started the same way.
+	elsewhere := *s
+	elsewhere.project = filepath.Join(filepath.Dir(s.project), "elsewhere")
+	if err := os.MkdirAll(filepath.Join(elsewhere.project, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if other := elsewhere.agent().call("pid"); other != pid {
+		t.Errorf("the agents of two projects use the processes %s and %s", pid, other)
+	}
 	s.run("reconnect", "s")
 	if out, _ := s.run("call", "s.pid"); strings.TrimSpace(out) == pid {
 		t.Error("the same process after reconnect")

@@ -60,10 +60,10 @@ func newBench(t *testing.T) *bench {
 func (b *bench) dir(name string) string { return filepath.Join(b.opts.Home, name) }
 
 // open is a view whose MCP clients are served by echo.
-func (b *bench) open(ctx context.Context, dir string) (*control.View, error) {
+func (b *bench) open(ctx context.Context, dir string, beside *patchbay.Host) (*control.View, error) {
 	b.opened.Add(1)
 	o := b.opts
-	o.Dir, o.UI = dir, control.UI(false)
+	o.Dir, o.UI, o.Beside = dir, control.UI(false), beside
 	o.InProcess = b.servers
 	h, err := patchbay.Open(ctx, o)
 	if err != nil {

@@ -36,8 +36,9 @@ type View struct {
 	Close func() error
 }
 
-// OpenView opens the view of a directory. ctx lasts as long as all views.
-type OpenView func(ctx context.Context, dir string) (*View, error)
+// OpenView opens the view of a directory, beside the host of another view if
+// there is one. ctx lasts as long as all views.
+type OpenView func(ctx context.Context, dir string, beside *patchbay.Host) (*View, error)
 
 // Views keeps a view for each directory that somebody works in, and for a while
 // after that.
@@ -46,6 +47,8 @@ type Views struct {
 	life context.Context // ends with Close
 	stop context.CancelFunc
 	work sync.WaitGroup // goroutines that open and close views
+
+	opening sync.Mutex // one at a time, so that the next finds it
 
 	mu     sync.Mutex
 	closed bool
@@ -145,7 +148,11 @@ func (v *Views) enter(dir string) (*view, error) {
 
 // fill opens a view. One that cannot be opened is forgotten at once.
 func (v *Views) fill(w *view) {
-	opened, err := v.open(v.life, w.dir)
+	v.opening.Lock()
+	defer v.opening.Unlock()
+	beside, release := v.neighbour()
+	defer release()
+	opened, err := v.open(v.life, w.dir, beside)
 	if err == nil {
 		w.View, w.handler = *opened, Handler(opened.Host)
 	} else {
@@ -157,6 +164,22 @@ func (v *Views) fill(w *view) {
 		v.mu.Unlock()
 	}
 	close(w.ready)
+}
+
+// neighbour returns the host of a view that is open, nil if none is; it stays so
+// until release is called.
+func (v *Views) neighbour() (beside *patchbay.Host, release func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, w := range v.views {
+		select {
+		case <-w.ready:
+			w.users++
+			return w.Host, func() { v.release(w) }
+		default:
+		}
+	}
+	return nil, func() {}
 }
 
 // makeRoom ends the view that nobody has used for longest if there is no room

@@ -22,7 +22,7 @@ type counted struct {
 	fails          atomic.Bool
 }
 
-func (n *counted) open(ctx context.Context, dir string) (*control.View, error) {
+func (n *counted) open(_ context.Context, _ string, beside *patchbay.Host) (*control.View, error) {
 	if n.fails.Load() {
 		return nil, errors.New("it cannot be opened")
 	}
