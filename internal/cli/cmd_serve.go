@@ -340,14 +340,24 @@ func jsonText(s string) string {
 	return string(text)
 }
 
+// serveReport is what the command prints as JSON.
+type serveReport struct {
+	URL     string                  `json:"url"` // of everything
+	Servers []patchbay.ServerStatus `json:"servers"`
+}
+
 // greet tells what is served, what there is to do, and how to connect agents.
 func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 	a := s.app
-	if a.quiet {
+	if a.quiet && !a.json {
 		return
 	}
 	servers := settled(ctx, h)
 	if ctx.Err() != nil {
+		return
+	}
+	if a.json {
+		_ = writeJSON(a.env.Stdout, serveReport{url + "/mcp", servers}) // nobody reads it, then
 		return
 	}
 	p := a.printer()
@@ -396,7 +406,11 @@ func (p *printer) connectLines(self itself, url string, auth bool) {
 	program := self.command()
 	start := program + " serve --stdio"
 	entry := `{"command": ` + jsonText(self.program()) + `, "args": ["serve", "--stdio"]}`
-	bearer := ` -H "Authorization: Bearer $(` + program + ` token)"`
+	token := "$(" + program + " token)"
+	if self.temporary {
+		token = "$(go run ./cmd/patchbay token)"
+	}
+	bearer := ` -H "Authorization: Bearer ` + token + `"`
 	if !auth {
 		bearer = ""
 	}
@@ -414,7 +428,7 @@ func (p *printer) connectLines(self itself, url string, auth bool) {
 	}
 	rows = append(rows,
 		[2]string{"Claude Code, HTTP", "claude mcp add -s user -t http patchbay " + url + bearer},
-		[2]string{"others, HTTP", url + "  with the header Authorization: Bearer $(" + program + " token)"},
+		[2]string{"others, HTTP", url + "  with the header Authorization: Bearer " + token},
 	)
 	if !auth {
 		rows[len(rows)-1][1] = url

@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/internal/cli"
@@ -474,6 +475,57 @@ func certificate(t *testing.T, certFile, keyFile string) *x509.CertPool {
 	return pool
 }
 
+// An issuer that the settings name is asked for its keys, and its tokens count
+// for the address that is served.
+func TestServeAccessToken(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var issuer *httptest.Server
+	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var document any = map[string]string{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys"}
+		if r.URL.Path == "/keys" {
+			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}}
+		}
+		_ = json.NewEncoder(w).Encode(document)
+	}))
+	defer issuer.Close()
+	home, project := machine(t)
+	write(t, filepath.Join(home, ".config/patchbay/settings.json"), fmt.Sprintf(`{"gateway": {"oidc": {"issuer": %q}}}`, issuer.URL))
+	g := startGateway(t, home, project)
+	tokenFor := func(audience string) string {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":%q,"sub":"ada","aud":%q,"exp":%d}`, issuer.URL, audience, time.Now().Add(time.Hour).Unix()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := signed.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	resp, _ := g.request(http.MethodPost, "/mcp", "{}", "Authorization", "Bearer "+tokenFor("https://other.example.com/mcp"))
+	metadata := g.url + "/.well-known/oauth-protected-resource/mcp"
+	if challenge := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(challenge, `resource_metadata="`+metadata+`"`) {
+		t.Errorf("%s, challenged with %q", resp.Status, challenge)
+	}
+	if resp, body := g.request(http.MethodGet, strings.TrimPrefix(metadata, g.url), ""); resp.StatusCode != http.StatusOK || !strings.Contains(body, `"resource":"`+g.url+`/mcp"`) {
+		t.Errorf("%s: %s", resp.Status, body)
+	}
+	for _, token := range []string{tokenFor(g.url + "/mcp"), g.token} {
+		g.token = token
+		if list := g.call("/mcp", "tools/list", `{}`); !strings.Contains(list, `"tools":[]`) {
+			t.Errorf("no tools are %s", list)
+		}
+	}
+	g.end(syscall.SIGTERM)
+}
+
 func TestServeWithoutToken(t *testing.T) {
 	home, project := machine(t)
 	g := startGateway(t, home, project, "--no-auth")
@@ -487,6 +539,38 @@ func TestServeWithoutToken(t *testing.T) {
 	}
 	if strings.Contains(out, "token") {
 		t.Errorf("it speaks of a token:\n%s", out)
+	}
+}
+
+func TestServeJSON(t *testing.T) {
+	home, project := machine(t)
+	configure(t, home, mcptestEntry())
+	cmd := patchbayCommand(t, home, project, "serve", "--http", "127.0.0.1:0", "--json")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		URL     string
+		Servers []struct{ Name, State string }
+	}
+	if err := json.NewDecoder(out).Decode(&report); err != nil {
+		t.Error(err)
+	}
+	if !strings.HasPrefix(report.URL, "http://127.0.0.1:") || len(report.Servers) != 1 || report.Servers[0].State != "connected" {
+		t.Errorf("it printed %+v", report)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(out); err != nil || len(bytes.TrimSpace(rest)) > 0 {
+		t.Errorf("and then %s, %v", rest, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

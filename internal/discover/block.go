@@ -41,8 +41,12 @@ func (t Target) setBlock(old []byte, entry members) ([]byte, error) {
 		return nil, err
 	}
 	if there, ok := t.find(before); ok {
-		if !isSelf(there) {
+		_, wanted := there.Get(entry[len(entry)-1].name) // args or headers: the same form
+		switch {
+		case !isSelf(there):
 			return nil, ErrForeign
+		case wanted:
+			return old, nil
 		}
 		return nil, ErrUnmarked
 	}

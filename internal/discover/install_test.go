@@ -175,7 +175,7 @@ func TestInstallRefuses(t *testing.T) {
 		set, remove    error // nil: works
 	}{
 		{"another's entry", "cursor", `{"mcpServers": {"patchbay": {"command": "other"}}}`, ErrForeign, ErrForeign},
-		{"an entry in TOML by hand", "codex", "[mcp_servers.patchbay]\ncommand = \"patchbay\"\nargs = [\"serve\"]\n", ErrUnmarked, ErrUnmarked},
+		{"an entry in TOML by hand", "codex", "[mcp_servers.patchbay]\nurl = \"http://127.0.0.1:7332/mcp\"\nhttp_headers = { Authorization = \"Bearer pbgw_x\" }\n", ErrUnmarked, ErrUnmarked},
 		{"another's entry in TOML", "codex", "[mcp_servers.patchbay]\ncommand = \"other\"\n", ErrForeign, ErrForeign},
 		{"servers on one line of TOML", "codex", "mcp_servers = { a = { command = \"x\" } }\n", ErrCannotAdd, nil},
 		{"a block that does not end", "codex", blockBegin + "\n[mcp_servers.patchbay]\n", ErrCannotAdd, ErrCannotAdd},
@@ -206,6 +206,18 @@ func TestInstallRefuses(t *testing.T) {
 		if _, err := tg.Remove([]byte(tt.text)); !errors.Is(err, tt.remove) || (err == nil) != (tt.remove == nil) {
 			t.Errorf("%s: removing gives %v", tt.name, err)
 		}
+	}
+}
+
+// What `codex mcp add` wrote is as good.
+func TestInstalledByHand(t *testing.T) {
+	target, err := FindTarget(newMachine(t).env, "codex", config.ScopeUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "[mcp_servers.patchbay]\ncommand = \"patchbay\"\nargs = [\"serve\", \"--stdio\"]\n"
+	if out, err := target.Set([]byte(text), testSelf["stdio"]); err != nil || string(out) != text {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
