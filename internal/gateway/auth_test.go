@@ -246,8 +246,13 @@ func TestBearerToken(t *testing.T) {
 		}
 	}
 	// Without an issuer nothing says where to get access tokens.
-	if resp, err := server.Client().Get(server.URL + metadataRoot); err != nil || resp.StatusCode != http.StatusNotFound {
-		t.Errorf("%v, %v", resp, err)
+	resp, err := server.Client().Get(server.URL + metadataRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("without an issuer: %s", resp.Status)
 	}
 }
 
@@ -417,6 +422,7 @@ func TestResourceMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -209,6 +209,7 @@ func (i *issuer) keysNow(ctx context.Context, lacking bool) ([]jose.JSONWebKey, 
 func (i *issuer) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
+	defer i.client.CloseIdleConnections() // the next time is far away
 	var metadata struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
