@@ -138,7 +138,7 @@ func (s *Session) visitURLs(ctx context.Context, server string, err error) bool 
 	defer stop()
 	own := s.opts.Client != nil && s.opts.Client.HandlesURLErrors
 	for _, q := range questions {
-		answer, err := q.settle(ctx, own)
+		answer, err := s.host.ask(ctx, "Elicit", func() (json.RawMessage, error) { return q.settle(ctx, own) })
 		if err == nil && accepts(answer) {
 			continue
 		}

@@ -235,10 +235,13 @@ func (h *Host) notify(n HookNotification) {
 	}
 	go func() {
 		defer h.followers.Done()
-		_ = h.protect("Hooks.Notification", func() error {
+		_, err := h.ask(h.life, "Hooks.Notification", func() (json.RawMessage, error) {
 			hooks.Notification(h.life, n)
-			return nil
+			return nil, nil
 		})
+		if err != nil {
+			h.opts.Logger.Warn("hook", "event", config.Notification, "error", err)
+		}
 	}()
 }
 

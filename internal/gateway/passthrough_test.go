@@ -69,6 +69,8 @@ type agent struct {
 	mu    sync.Mutex
 	heard chan heard
 	roots string
+
+	elicit func(params json.RawMessage) string // nil: what the server asks for is the name
 }
 
 type heard struct {
@@ -81,6 +83,12 @@ const able = `{"elicitation":{"form":{}},"sampling":{},"roots":{"listChanged":tr
 func (a *agent) HandleRequest(_ context.Context, r *wire.Request) (json.RawMessage, error) {
 	switch r.Method {
 	case "elicitation/create":
+		a.mu.Lock()
+		elicit := a.elicit
+		a.mu.Unlock()
+		if elicit != nil {
+			return json.RawMessage(elicit(r.Params)), nil
+		}
 		message, _ := wire.StringMember(r.Params, "message")
 		return json.RawMessage(fmt.Sprintf(`{"action":"accept","content":{"name":%q}}`, message)), nil
 	case "sampling/createMessage":
