@@ -10,10 +10,9 @@ import (
 )
 
 // handleSession serves what a person does with servers' tools, resources and
-// prompts. All of it goes through one session that allows what no rule is
-// about: who asks here is the user, and has decided.
+// prompts.
 func handleSession(mux *http.ServeMux, h *patchbay.Host) {
-	u := newUser(h)
+	u := user{h}
 	for pattern, op := range map[string]func(*patchbay.Session, *http.Request) (any, error){
 		"GET /v1/tools":     tools,
 		"GET /v1/why":       why,
@@ -23,10 +22,11 @@ func handleSession(mux *http.ServeMux, h *patchbay.Host) {
 		"POST /v1/prompt":   prompt,
 	} {
 		mux.Handle(pattern, serve(h, func(_ *patchbay.Host, r *http.Request) (any, error) {
-			s, err := u.session()
+			s, err := u.session(false)
 			if err != nil {
 				return nil, err
 			}
+			defer s.Close()
 			return op(s, r)
 		}))
 	}

@@ -12,24 +12,19 @@ import (
 	"github.com/patchbay-mcp/patchbay"
 )
 
-// user is the person on whose behalf a host is called here, with the sessions
-// that are the person's: one for everything, and one for calls during which the
-// person can be asked, which servers are told of.
-type user struct {
-	session func() (*patchbay.Session, error)
-	present func() (*patchbay.Session, error)
-}
+// user is the person on whose behalf a host is called here.
+type user struct{ host *patchbay.Host }
 
-func newUser(h *patchbay.Host) *user {
-	open := func(name string, client *patchbay.Client) func() (*patchbay.Session, error) {
-		return sync.OnceValues(func() (*patchbay.Session, error) {
-			return h.NewSession(patchbay.SessionOptions{Name: name, Default: patchbay.Allow, Client: client})
-		})
+// session opens a session of the person's, for one request: one that stayed open
+// would claim connections that agents could have. If the person can be asked
+// during it, servers are told so. It allows what no rule is about: who asks here
+// is the user, and has decided.
+func (u user) session(present bool) (*patchbay.Session, error) {
+	o := patchbay.SessionOptions{Name: "control", Default: patchbay.Allow}
+	if present {
+		o.Name, o.Client = "terminal", &patchbay.Client{Elicit: elicitRaw}
 	}
-	return &user{
-		session: open("control", nil),
-		present: open("terminal", &patchbay.Client{Elicit: elicitRaw}),
-	}
+	return u.host.NewSession(o)
 }
 
 // UI is how a host that is used through this package reaches a person: whoever
@@ -71,7 +66,7 @@ func elicitRaw(ctx context.Context, server string, params json.RawMessage) (json
 }
 
 // callTool answers a call, with everything that comes before its result.
-func (u *user) callTool(w http.ResponseWriter, r *http.Request) {
+func (u user) callTool(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	if err := out.EnableFullDuplex(); err != nil {
 		answer(w, nil, err)
@@ -101,15 +96,12 @@ func (u *user) callTool(w http.ResponseWriter, r *http.Request) {
 	a.events.finish(u.call(context.WithValue(ctx, askerKey{}, a), req, a))
 }
 
-func (u *user) call(ctx context.Context, req callRequest, a *asker) (CallResult, error) {
-	session := u.session
-	if req.Elicit {
-		session = u.present
-	}
-	s, err := session()
+func (u user) call(ctx context.Context, req callRequest, a *asker) (CallResult, error) {
+	s, err := u.session(req.Elicit)
 	if err != nil {
 		return CallResult{}, err
 	}
+	defer s.Close()
 	if req.Progress {
 		req.Call.Progress = func(params json.RawMessage) { a.events.send(event{Progress: params}) }
 	}
