@@ -196,7 +196,7 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 	if !ok || c == nil {
 		return errorf(KindNotFound, "Server %q is not there any more.", t.Server)
 	}
-	known := s.host.knownTools(r, &r.snap.Servers[at], c, s.profile)
+	known := s.host.knownTools(r, &r.snap.Servers[at], c, s.profile())
 	i, ok := known.byName[t.Tool]
 	switch {
 	case !ok:
@@ -260,7 +260,7 @@ func (s *Session) limited(t *offered, raw json.RawMessage) json.RawMessage {
 
 // ForwardNotification sends a notification to a server, if it is connected.
 func (s *Session) ForwardNotification(ctx context.Context, server, method string, params json.RawMessage) error {
-	sv, err := s.reach(server, s.profile)
+	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,8 @@ func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.Ra
 // request sends one request over the session's kind of connection, if accept,
 // which may be nil, does not object to what the server offers.
 func (s *Session) request(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, error) {
-	sv, err := s.reach(server, s.profile)
+	s.askRoots(ctx)
+	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return nil, err
 	}

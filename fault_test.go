@@ -197,7 +197,7 @@ func TestCancellationStaysOne(t *testing.T) {
 func TestCallTimesOut(t *testing.T) {
 	leavesNothing(t)
 	impatient := scripted()
-	impatient.Timeout = new(int64(100))
+	impatient.Timeout = new(int64(1000))
 	h := withServers(t, map[string]config.Server{"srv": impatient}, nil)
 	s := anyone(t, h)
 	awaitState(t, h, "srv", config.Connected)

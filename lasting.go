@@ -39,7 +39,8 @@ func (s *Session) keep(ctx context.Context, server, method string, params []byte
 // Subscribe asks for the updates of a resource, of which Client.ResourceUpdated
 // is told until Unsubscribe or Close.
 func (s *Session) Subscribe(ctx context.Context, server, uri string) error {
-	sv, err := s.reach(server, s.profile)
+	s.askRoots(ctx)
+	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (s *Session) Subscribe(ctx context.Context, server, uri string) error {
 
 // Unsubscribe is the opposite of Subscribe.
 func (s *Session) Unsubscribe(ctx context.Context, server, uri string) error {
-	sv, err := s.reach(server, s.profile)
+	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (s *Session) Unsubscribe(ctx context.Context, server, uri string) error {
 	delete(s.lasting.subscribed, ref)
 	s.mu.Unlock()
 	for _, other := range s.sharing() {
-		if other.profile.Session == s.profile.Session && other.isSubscribed(ref) {
+		if other.profile().Session == s.profile().Session && other.isSubscribed(ref) {
 			return nil
 		}
 	}
@@ -93,7 +94,7 @@ func (s *Session) wantsUpdates(server, uri string) bool {
 
 // sharing are the sessions of the host that declare the same, s among them.
 func (s *Session) sharing() []*Session {
-	return slices.DeleteFunc(s.host.openSessions(), func(other *Session) bool { return other.profile.Key != s.profile.Key })
+	return slices.DeleteFunc(s.host.openSessions(), func(other *Session) bool { return other.profile().Key != s.profile().Key })
 }
 
 // SetLogLevel asks for the log messages of one server, or of all if server is
@@ -105,7 +106,7 @@ func (s *Session) SetLogLevel(ctx context.Context, server, level string) error {
 		return errorf(KindConfigInvalid, "No log level %q: it must be one of %v.", level, wire.LogLevels())
 	}
 	if server != "" {
-		sv, err := s.reach(server, s.profile)
+		sv, err := s.reach(server, s.profile())
 		if err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func (s *Session) applyLogLevel(ctx context.Context, server string) {
 		}
 	}
 	if least < len(wire.LogLevels()) {
-		s.host.manager.SetLevel(ctx, s.profile, server, wire.LogLevels()[least])
+		s.host.manager.SetLevel(ctx, s.profile(), server, wire.LogLevels()[least])
 	}
 }
 

@@ -136,8 +136,9 @@ type Host struct {
 	answers elicitModes // the questions that can be answered without a session's user
 	visits  visits
 
-	sessionsMu sync.Mutex // guards sessions and closed
+	sessionsMu sync.Mutex // guards what follows
 	sessions   map[*Session]bool
+	drifted    map[string]bool // keys of connections whose roots have changed
 	closed     bool
 	followers  sync.WaitGroup // one for each session that is told of changes, and one for files
 
@@ -169,7 +170,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h := &Host{
 		opts:     opts,
 		places:   pl,
-		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
+		sessions: map[*Session]bool{}, drifted: map[string]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,

@@ -17,6 +17,9 @@ type serverSide struct{ shared *conn.Shared }
 // nobody's, an elicitation is cancelled.
 func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
 	to := x.asker(r.Tag)
+	if to.host == nil && r.Method == "roots/list" {
+		to = x.anyone() // all have the same
+	}
 	ctx, stop := to.context(ctx, elicitPatience)
 	defer stop()
 	elicitation := r.Method == "elicitation/create"
@@ -46,6 +49,9 @@ func (a asked) answer(ctx context.Context, r *wire.Request) (json.RawMessage, er
 	case r.Method == "sampling/createMessage" && client.Sample != nil:
 		return client.Sample(ctx, a.server, r.Params)
 	case r.Method == "roots/list" && client.Roots != nil:
+		if roots := a.session.knownRoots(); roots != nil {
+			return roots, nil
+		}
 		return client.Roots(ctx)
 	}
 	return nil, nobody(r)
@@ -79,6 +85,16 @@ func (x serverSide) asker(tag any) asked {
 	return asked{}
 }
 
+// anyone is any session of those that are known to have the same roots.
+func (x serverSide) anyone() asked {
+	for _, a := range x.sessions() {
+		if a.session.knownRoots() != nil {
+			return a
+		}
+	}
+	return asked{}
+}
+
 // sessions are those that share this connection, of whatever host, with their
 // requests that are under way to the server.
 func (x serverSide) sessions() []asked {
@@ -86,7 +102,7 @@ func (x serverSide) sessions() []asked {
 	for _, party := range x.shared.Parties() {
 		h := party.Owner.(*Host)
 		for _, s := range h.openSessions() {
-			if x.shared.Serves(h, s.profile) {
+			if x.shared.Serves(h, s.profile()) {
 				all = append(all, asked{h, party.Server, s, s.inFlight(party.Server)})
 			}
 		}

@@ -50,10 +50,13 @@ type Rule = policy.Rule
 // called under its rules. Sessions share the host's connections. A Session is
 // safe for concurrent use.
 type Session struct {
-	host    *Host
-	opts    SessionOptions
-	profile conn.Profile
-	view    *view
+	host *Host
+	opts SessionOptions
+	kind atomic.Pointer[conn.Profile] // of connection; changed by the roots
+	view *view
+
+	rooting sync.Mutex // held while the roots are asked for
+	rooted  atomic.Bool
 
 	life context.Context // ends with Close
 	stop context.CancelFunc
@@ -61,6 +64,7 @@ type Session struct {
 	mu      sync.Mutex // guards what follows, and the flights themselves
 	flights []*flight
 	lasting lasting
+	roots   json.RawMessage // as the client last said
 }
 
 // view is what a session offers, shared with the sessions made of it by For.
@@ -73,8 +77,8 @@ type view struct {
 // NewSession opens a session. Rules that cannot be understood deny what they
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
-	s := &Session{host: h, opts: o, profile: o.Client.profile(h.answers), view: &view{rules: slices.Clone(o.Rules)}}
-	s.profile.Session = rand.Text()
+	s := &Session{host: h, opts: o, view: &view{rules: slices.Clone(o.Rules)}}
+	s.declare(o.Client.profile(h.answers), rand.Text())
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
@@ -108,8 +112,8 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 func (s *Session) For(c *Client) (*Session, error) {
 	o := s.opts
 	o.Client = c
-	other := &Session{host: s.host, opts: o, profile: c.profile(s.host.answers), view: s.view}
-	other.profile.Session = s.profile.Session // to servers it is the same
+	other := &Session{host: s.host, opts: o, view: s.view}
+	other.declare(c.profile(s.host.answers), s.profile().Session) // to servers it is the same
 	if err := other.open(s.life); err != nil {
 		return nil, err
 	}
@@ -125,7 +129,7 @@ func (s *Session) open(life context.Context) error {
 		return errorf(KindDenied, "The host is closed.")
 	}
 	h.sessions[s] = true
-	h.manager.Hold(s.profile)
+	h.manager.Hold(s.profile())
 	s.life, s.stop = context.WithCancel(life)
 	if c := s.opts.Client; c != nil && c.Changed != nil {
 		h.followers.Go(s.follow)
@@ -145,14 +149,8 @@ func (s *Session) Close() {
 	delete(h.sessions, s)
 	h.sessionsMu.Unlock()
 	if open {
-		h.manager.Release(s.profile)
+		h.manager.Release(s.profile())
 	}
-}
-
-// RootsChanged tells the servers of the session that what Client.Roots answers
-// has changed.
-func (s *Session) RootsChanged(ctx context.Context) {
-	s.host.manager.Notify(ctx, s.profile, "notifications/roots/list_changed", nil)
 }
 
 // openSessions returns the sessions of the host.

@@ -82,6 +82,16 @@ func (g *Gateway) settle() {
 	}
 }
 
+// awaitSight returns when servers nobody knows have had their chance.
+func (g *Gateway) awaitSight(ctx context.Context) error {
+	select {
+	case <-g.settled:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // errUnknown is the error of an endpoint that does not exist.
 type errUnknown struct{ reason string }
 

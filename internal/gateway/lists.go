@@ -21,10 +21,8 @@ type item struct {
 // list answers with the entries of all servers: those that are known now, in an
 // order that does not depend on who was first.
 func (c *client) list(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	select {
-	case <-c.ep.gateway.settled:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := c.ep.gateway.awaitSight(ctx); err != nil {
+		return nil, err
 	}
 	var (
 		items       []item

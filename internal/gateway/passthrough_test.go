@@ -22,7 +22,6 @@ import (
 func TestMain(m *testing.M) {
 	mcptest.Main()
 	goleak.VerifyTestMain(m)
-	os.Exit(0)
 }
 
 // world is a gateway in front of servers.
