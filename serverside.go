@@ -3,6 +3,7 @@ package patchbay
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -16,10 +17,7 @@ type serverSide struct{ shared *conn.Shared }
 // HandleRequest takes a request to the session it belongs to. If that is
 // nobody's, an elicitation is cancelled.
 func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
-	to := x.asker(r.Tag)
-	if to.host == nil && r.Method == "roots/list" {
-		to = x.anyone() // all have the same
-	}
+	to := x.asker(r)
 	ctx, stop := to.context(ctx, elicitPatience)
 	defer stop()
 	elicitation := r.Method == "elicitation/create"
@@ -65,9 +63,10 @@ func nobody(r *wire.Request) error {
 // asker finds the session that a request of the server belongs to: the one whose
 // call carried it or, where the transport cannot tell, the only one with a call
 // in flight or the only one there is. What could be anybody's is nobody's: one
-// session must not learn of another.
-func (x serverSide) asker(tag any) asked {
-	if f, ok := tag.(*flight); ok {
+// session must not learn of another. A server that brings that about is shared no
+// longer.
+func (x serverSide) asker(r *wire.Request) asked {
+	if f, ok := r.Tag.(*flight); ok {
 		return f.asked()
 	}
 	all := x.sessions()
@@ -78,19 +77,19 @@ func (x serverSide) asker(tag any) asked {
 	case len(busy) == 0 && len(all) == 1:
 		return all[0]
 	}
+	if i := slices.IndexFunc(all, func(a asked) bool { return a.session.knownRoots() != nil }); r.Method == "roots/list" && i >= 0 {
+		return all[i] // all have the same
+	}
 	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
-	if parties := x.shared.Parties(); len(parties) == 1 && !slices.ContainsFunc(all, own) {
+	if parties := x.shared.Parties(); r.Method == "elicitation/create" && len(parties) == 1 && !slices.ContainsFunc(all, own) {
 		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server} // whose UI is that of all sessions
 	}
-	return asked{}
-}
-
-// anyone is any session of those that are known to have the same roots.
-func (x serverSide) anyone() asked {
-	for _, a := range x.sessions() {
-		if a.session.knownRoots() != nil {
-			return a
-		}
+	clients := map[string]bool{}
+	for _, a := range busy {
+		clients[a.session.profile().Session] = true
+	}
+	if len(clients) > 1 {
+		x.shared.Split(fmt.Sprintf("it sent %s while calls of %d agents were under way, and nobody could tell which one it meant; now each agent has a connection of its own", r.Method, len(clients)))
 	}
 	return asked{}
 }

@@ -190,3 +190,95 @@ func TestCallOutlivesATakeover(t *testing.T) {
 	<-call
 	hosts.WaitGone(t)
 }
+
+// eliciting is what agents can do who answer a server's questions.
+func eliciting(answer string) patchbay.SessionOptions {
+	return patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{
+		Elicit: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"action":"` + answer + `"}`), nil
+		},
+	}}
+}
+
+// Each session has its own process of a server that is not to be shared, from its
+// first call to its end.
+func TestServerThatIsNotShared(t *testing.T) {
+	leavesNothing(t)
+	lines := mcptest.NewLifelines(t)
+	server := scripted(lines.Arg("srv"))
+	server.Shared = new(bool)
+	h := withServers(t, map[string]config.Server{"srv": server}, nil)
+	awaitState(t, h, "srv", config.Connected)
+	hosts := lines.Next("srv")
+	a, b := anyone(t, h), anyone(t, h)
+	first := say(t, a, "srv.pid", "")
+	hosts.WaitGone(t) // nobody uses it
+	ofA := lines.Next("srv")
+	second := say(t, b, "srv.pid", "")
+	ofB := lines.Next("srv")
+	if first == second || say(t, a, "srv.pid", "") != first {
+		t.Errorf("processes %s and %s", first, second)
+	}
+	tools := len(b.Tools())
+	a.Close()
+	ofA.WaitGone(t)
+	if say(t, b, "srv.pid", "") != second {
+		t.Error("a session lost its process to the end of another")
+	}
+	b.Close()
+	ofB.WaitGone(t)
+	c := anyone(t, h)
+	if n := len(c.Tools()); n != tools || n == 0 {
+		t.Errorf("%d tools, %d before", n, tools)
+	}
+	if third := say(t, c, "srv.pid", ""); third == first || third == second {
+		t.Error("a session got the process of an earlier one")
+	}
+}
+
+// A server that asks without saying whom, while several agents have calls under
+// way, gets no answer. From then on each agent has a process of its own, and is
+// asked what it is asked.
+func TestServerThatAsksAnybody(t *testing.T) {
+	leavesNothing(t)
+	c := newComputer(t)
+	c.opts.Lazy = false
+	c.declare(map[string]config.Server{"srv": scripted("-discover=unknown")})
+	h := c.open()
+	awaitState(t, h, "srv", config.Connected)
+	next := c.beside(h, "other", nil)
+	a, b := session(t, h, eliciting("accept")), session(t, next, eliciting("decline"))
+	shared := say(t, a, "srv.pid", "")
+	if say(t, b, "srv.pid", "") != shared || say(t, b, "srv.ask", `{"count":1}`) != "decline" {
+		t.Fatal("the agents do not share a process")
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	busy := inFlight(ctx, t, a, "srv")
+	if got := say(t, b, "srv.ask", `{"count":1}`); got != "cancel" {
+		t.Errorf("the answer is %q", got)
+	}
+	for _, h := range []*patchbay.Host{h, next} {
+		st, err := h.Server("srv")
+		if err != nil || len(st.Problems) != 1 || st.Problems[0].Severity != config.SeverityWarning {
+			t.Errorf("%+v, %v", st.Problems, err)
+		}
+	}
+	first, second := say(t, a, "srv.pid", ""), say(t, b, "srv.pid", "")
+	if first == shared || second == shared || first == second {
+		t.Errorf("processes %s and %s after %s", first, second, shared)
+	}
+	own := inFlight(ctx, t, a, "srv")
+	if got := say(t, b, "srv.ask", `{"count":1}`); got != "decline" {
+		t.Errorf("the answer is %q", got)
+	}
+	select {
+	case err := <-busy:
+		t.Errorf("the call of the shared process ended: %v", err)
+	default:
+	}
+	cancel()
+	<-busy
+	<-own
+}

@@ -24,6 +24,7 @@ func DecodeServer(f *Fields) Server {
 		Timeout:           f.Millis("timeout", 1),
 		ConnectTimeout:    f.Millis("connectTimeout", 1),
 		IdleStop:          f.Millis("idleStop", 1),
+		Shared:            f.Bool("shared"),
 		Pin:               Pin(f.String("pin")),
 		Auth:              decodeAuth(f.Object("auth")),
 		OAuth:             DecodeOAuth(f.Object("oauth")),

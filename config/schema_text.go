@@ -21,6 +21,7 @@ var descriptions = map[string]string{
 	"Server.connectTimeout":    "Milliseconds the start may take; 0 means any time.",
 	"Server.lazy":              "Connect on the first call, not at the start.",
 	"Server.idleStop":          "Milliseconds without a call after which the connection ends, until the next call; 0 means never.",
+	"Server.shared":            "false gives each session a connection of its own, and a process if it is one; it ends with the session.",
 	"Server.pin":               "What happens when the definition of a tool changes: strict keeps it from being called until the change is accepted, warn reports it, off does not look. Default: strict for servers of a project and remote ones, else off.",
 	"Server.auth":              "How to authenticate.",
 	"Server.oauth":             "Hints for a login with OAuth.",

@@ -42,6 +42,7 @@ type Server struct {
 
 	Lazy     bool   `json:"lazy,omitempty"`     // connect on the first call, not at the start
 	IdleStop *int64 `json:"idleStop,omitempty"` // ms without a call after which the connection ends until the next one; nil or 0 never
+	Shared   *bool  `json:"shared,omitempty"`   // false: each session has a connection of its own; nil means true
 	Pin      Pin    `json:"pin,omitempty"`      // what a tool whose definition changed is worth; empty: see Pin
 
 	Auth  *Auth  `json:"auth,omitempty"`

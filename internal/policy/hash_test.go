@@ -120,7 +120,7 @@ func TestApprovalHashCoversEveryField(t *testing.T) {
 
 // Of a server's fields, all count but these.
 func TestLaunchOfDropsWhatDoesNotLaunch(t *testing.T) {
-	harmless := []string{"Enabled", "Timeout", "ConnectTimeout", "Lazy", "IdleStop", "Pin", "EnabledTools", "DisabledTools", "Tools", "Description", "Extra"}
+	harmless := []string{"Enabled", "Timeout", "ConnectTimeout", "Lazy", "IdleStop", "Shared", "Pin", "EnabledTools", "DisabledTools", "Tools", "Description", "Extra"}
 	var e config.Entry
 	fill(reflect.ValueOf(&e).Elem())
 	want := ApprovalHash(LaunchOf(e))
