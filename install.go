@@ -2,6 +2,7 @@ package patchbay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,10 @@ type InstallRequest struct {
 	Scope   config.Scope `json:"scope,omitempty"` // user or project; empty means user
 
 	Command []string `json:"command,omitempty"` // starts Patchbay on standard input and output
-	URL     string   `json:"url,omitempty"`     // of a gateway that runs, instead; the file gets its token
+
+	// HTTP writes the address of a gateway that runs instead, and its token.
+	HTTP bool   `json:"http,omitempty"`
+	URL  string `json:"url,omitempty"` // that address; empty means where the settings say
 
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -72,18 +76,18 @@ func (h *Host) Install(ctx context.Context, r InstallRequest) (Installation, err
 	if err != nil {
 		return Installation{}, err
 	}
-	if len(r.Command) == 0 && r.URL == "" {
+	if len(r.Command) == 0 && !r.HTTP {
 		return Installation{}, errorf(KindConfigInvalid, "Neither a command nor an address was given to install.")
 	}
 	var self discover.Self
-	if r.URL != "" {
+	if r.HTTP {
 		if !target.HTTP() {
 			return Installation{}, errorf(KindConfigInvalid, "%s cannot be told an address and a token.", target.Provider.Product).hint("Install without --http.")
 		}
 		if r.Scope == config.ScopeProject {
 			return Installation{}, errorf(KindDenied, "The address comes with your token, which does not belong into a file of the project.").hint("Use user scope, or leave out --http.")
 		}
-		self.URL = r.URL
+		self.URL = cmp.Or(r.URL, h.Settings().Gateway.Endpoint())
 		if self.Token, err = h.GatewayToken(ctx); err != nil {
 			return Installation{}, err
 		}
@@ -155,8 +159,8 @@ func joinScopes(scopes []config.Scope) string {
 
 // edit carries out a change of a product's file, or shows it.
 func (h *Host) edit(ctx context.Context, target discover.Target, r InstallRequest, change func(old []byte) ([]byte, error)) (Installation, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
+	ctx, end := h.change(ctx)
+	defer end()
 	done := Installation{Action: "unchanged", Product: target.Provider.Product, Scope: r.Scope, File: target.File, DryRun: r.DryRun}
 	var before, after []byte
 	act := func(old []byte) ([]byte, error) {

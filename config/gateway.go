@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -29,6 +30,22 @@ type Gateway struct {
 
 	AllowedHosts   []string `json:"allowedHosts,omitempty"`   // further names under which it may be addressed
 	AllowedOrigins []string `json:"allowedOrigins,omitempty"` // web pages that may send requests
+}
+
+// Endpoint is the URL at which clients on this machine find everything, as far
+// as the settings say.
+func (g Gateway) Endpoint() string {
+	if g.URL != "" {
+		return g.URL + "/mcp"
+	}
+	host, port, err := net.SplitHostPort(cmp.Or(g.Listen, DefaultListen))
+	if err != nil { // decoding leaves no other
+		return "http://" + DefaultListen + "/mcp"
+	}
+	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/mcp"
 }
 
 // Profile is a named selection of servers and tools. In lists nil means all and

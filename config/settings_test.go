@@ -110,6 +110,20 @@ func TestDamagedGatewaySettings(t *testing.T) {
 	}
 }
 
+func TestGatewayEndpoint(t *testing.T) {
+	for want, g := range map[string]Gateway{
+		"http://127.0.0.1:7332/mcp":     {},
+		"http://[::1]:80/mcp":           {Listen: "[::1]:80"},
+		"http://localhost:80/mcp":       {Listen: "0.0.0.0:80"},
+		"http://localhost:81/mcp":       {Listen: ":81"},
+		"https://tools.example.com/mcp": {Listen: ":81", URL: "https://tools.example.com"},
+	} {
+		if got := g.Endpoint(); got != want {
+			t.Errorf("%+v is at %s, want %s", g, got, want)
+		}
+	}
+}
+
 func TestUnknownSettingsAreKept(t *testing.T) {
 	s, _ := decodeSettings(t, `{"later": {"a": [1, 2]}}`)
 	if string(s.Extra["later"]) != `{"a":[1,2]}` {

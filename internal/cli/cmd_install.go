@@ -49,11 +49,11 @@ Without a product, those are listed for which this works.`,
 			if len(args) == 0 {
 				return a.listInstallable()
 			}
-			r := patchbay.InstallRequest{Product: args[0], Scope: config.Scope(f.scope), DryRun: f.dryRun}
-			if f.http || cmd.Flags().Changed("url") {
-				r.URL = f.url
-			} else if err := a.installCommandLine(&r); err != nil {
-				return err
+			r := patchbay.InstallRequest{Product: args[0], Scope: config.Scope(f.scope), HTTP: f.http || f.url != "", URL: f.url, DryRun: f.dryRun}
+			if !r.HTTP {
+				if err := a.installCommandLine(&r); err != nil {
+					return err
+				}
 			}
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
 				i, err := c.Install(cmd.Context(), r)
@@ -62,7 +62,7 @@ Without a product, those are listed for which this works.`,
 				}
 				return a.print(i, func(p *printer) {
 					p.installation(i)
-					if r.URL != "" && !i.DryRun && i.Action != "unchanged" {
+					if r.HTTP && !i.DryRun && i.Action != "unchanged" {
 						p.line("The file has your token: after `patchbay token --rotate`, install again.")
 					}
 				})
@@ -72,7 +72,7 @@ Without a product, those are listed for which this works.`,
 	}
 	f.define(cmd)
 	cmd.Flags().BoolVar(&f.http, "http", false, "write the address of a gateway that runs, and its token")
-	cmd.Flags().StringVar(&f.url, "url", "http://"+config.DefaultListen+"/mcp", "that `address`; implies --http")
+	cmd.Flags().StringVar(&f.url, "url", "", "that `address`; implies --http (default: gateway of the settings, else http://"+config.DefaultListen+"/mcp)")
 	return cmd
 }
 

@@ -62,7 +62,7 @@ type Env struct {
 	Strict bool     // read nothing but Files
 
 	Executable string   // the running program, to recognise ourselves
-	Endpoints  []string // URLs we serve; nil means the default address
+	Endpoints  []string // URLs we serve, besides the default address
 	Disabled   []string // ids of providers to leave out
 
 	Memory *Memory // of earlier scans; nil means none

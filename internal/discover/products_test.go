@@ -16,8 +16,9 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 - A relative path is looked for in the working directory and in every directory above it, up to the root of the project. A server found there needs approval.
 - ` + "`~`" + ` is the home directory, ` + "`~/.config`" + ` stands for ` + "`$XDG_CONFIG_HOME`" + ` if that is set, and ` + "`*`" + ` for any name.
 - A file that does not exist is no problem. ` + "`patchbay doctor`" + ` shows those that do and what became of each.
-- The id is what ` + "`patchbay import`, `patchbay remove --from` and `discovery.disabledProviders`" + ` take.
+- The id is what ` + "`patchbay import`, `patchbay install`, `patchbay remove --from` and `discovery.disabledProviders`" + ` take.
 `)
+	installable := Installable("linux")
 	for _, p := range Providers() {
 		fmt.Fprintf(&b, "\n## %s\n\nid `%s`, priority %d\n\n", p.Product, p.ID, p.Priority)
 		for _, place := range p.Places {
@@ -25,6 +26,13 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 		}
 		if len(p.Places) == 0 {
 			fmt.Fprintf(&b, "- not read: %s\n", p.Note)
+		}
+		var scopes []string
+		for _, scope := range installable[p.ID] {
+			scopes = append(scopes, string(scope))
+		}
+		if scopes != nil {
+			fmt.Fprintf(&b, "- `patchbay install` writes to: %s\n", strings.Join(scopes, ", "))
 		}
 	}
 	golden(t, "../../docs/products.md", []byte(b.String()))

@@ -17,12 +17,10 @@ const isItself = "this is Patchbay itself"
 // endpoint is an address that Patchbay serves.
 type endpoint struct{ host, path string }
 
-func parseEndpoints(urls []string) []endpoint {
-	if urls == nil {
-		urls = []string{"http://127.0.0.1:7332/mcp", "http://localhost:7332/mcp", "http://[::1]:7332/mcp"}
-	}
+func parseEndpoints(further []string) []endpoint {
+	urls := []string{"http://127.0.0.1:7332/mcp", "http://localhost:7332/mcp", "http://[::1]:7332/mcp"}
 	var out []endpoint
-	for _, raw := range urls {
+	for _, raw := range append(urls, further...) {
 		if e, ok := parseEndpoint(raw); ok {
 			out = append(out, e)
 		}

@@ -58,7 +58,16 @@ func TestRecognisesItself(t *testing.T) {
 		}
 	}
 	s = newScan(Env{Endpoints: []string{"https://bay.example.test/mcp"}})
-	if s.itself(at("https://BAY.example.test/mcp")) == "" || s.itself(at("http://127.0.0.1:7332/mcp")) != "" {
-		t.Error("endpoints given are not the ones compared with")
+	if s.itself(at("https://BAY.example.test/mcp/files")) == "" || s.itself(at("http://127.0.0.1:7332/mcp")) == "" {
+		t.Error("endpoints given are not compared with, or nothing else is")
+	}
+	withToken := at("http://localhost:8080/mcp")
+	withToken.Headers = map[string]config.Secret{"Authorization": config.NewSecret("Bearer " + config.GatewayTokenPrefix + "x")}
+	if s.itself(withToken) == "" {
+		t.Error("what install writes for another port is not recognised")
+	}
+	withToken.URL = "https://elsewhere.example.test/mcp"
+	if s.itself(withToken) != "" {
+		t.Error("a gateway elsewhere is taken for this one")
 	}
 }
