@@ -129,10 +129,10 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// agent starts one and opens its session.
-func (s *station) agent() *agent {
+// start runs a command that speaks MCP.
+func (s *station) start(args ...string) *agent {
 	s.t.Helper()
-	a := &agent{t: s.t, cmd: s.command("serve", "--stdio", "--endpoint", "s")}
+	a := &agent{t: s.t, cmd: s.command(args...)}
 	in, err := a.cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -148,11 +148,18 @@ func (s *station) agent() *agent {
 	a.conn = wire.NewStreamConn(out, in, nil)
 	s.t.Cleanup(func() {
 		a.conn.Close()
-		_ = a.cmd.Wait()
+		_ = a.cmd.Wait() // a second time, perhaps
 		if s.t.Failed() {
 			s.t.Logf("an agent's patchbay said: %s", a.said.String())
 		}
 	})
+	return a
+}
+
+// agent starts one and opens its session.
+func (s *station) agent() *agent {
+	s.t.Helper()
+	a := s.start("serve", "--stdio", "--endpoint", "s")
 	a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
 	if err := a.conn.Write(s.t.Context(), wire.Message{Method: "notifications/initialized"}); err != nil {
 		s.t.Fatal(err)
@@ -280,6 +287,49 @@ func TestDaemonKilled(t *testing.T) {
 	pid := a.call("pid")
 	if out, errs := s.run("call", "s.pid"); strings.TrimSpace(out) != pid || errs != "" {
 		t.Errorf("call uses process %s, and the agent %s\n%s", out, pid, errs)
+	}
+}
+
+// The same in the modern era: requests describe themselves, and a subscription is
+// opened anew without its client's doing.
+func TestDaemonKilledUnderASubscription(t *testing.T) {
+	s := newStation(t)
+	daemon := s.serve()
+	a := s.start("serve", "--stdio")
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}`
+	a.send("subscriptions/listen", `{"notifications":{"toolsListChanged":true},`+meta+`}`)
+	hears := func(method string) {
+		t.Helper()
+		m, err := a.conn.Read()
+		if err != nil || m.Method != method || !strings.Contains(string(m.Params), `"io.modelcontextprotocol/subscriptionId":1`) {
+			t.Fatalf("got %s, %v", m.AppendTo(nil), err)
+		}
+	}
+	hears("notifications/subscriptions/acknowledged")
+	call := func() string {
+		t.Helper()
+		return textOf(a.ask("tools/call", `{"name":"mcp__s__pid","arguments":{},`+meta+`}`))
+	}
+	before := call()
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	hears("notifications/tools/list_changed")
+	if after := call(); after == before {
+		t.Errorf("the process is still %s", after)
+	}
+	s.run("disable", "s") // which this process, the daemon now, notices
+	for {
+		m, err := a.conn.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Method == "notifications/subscriptions/acknowledged" {
+			t.Error("acknowledged twice")
+		}
+		if m.Method == "notifications/tools/list_changed" {
+			break
+		}
 	}
 }
 
@@ -457,6 +507,20 @@ func TestInterruptedCallOfADaemon(t *testing.T) {
 	_ = cmd.Wait() // the code says all there is
 	if code := cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A daemon that cannot connect to a server in time says so, as a command alone
+// does.
+func TestTimeoutOfADaemon(t *testing.T) {
+	s := newStation(t, "-broken", "hang")
+	s.start("serve", "--stdio").ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
+	for _, alone := range []string{"--no-daemon=false", "--no-daemon"} {
+		cmd := s.command("test", "s", "--timeout", "50ms", alone)
+		out, _ := cmd.CombinedOutput() // the code says all there is
+		if cmd.ProcessState.ExitCode() != 124 || !strings.Contains(string(out), `Failed to connect to "s"`) || !strings.Contains(string(out), "no answer within 50ms") {
+			t.Errorf("%s: exit code %d:\n%s", alone, cmd.ProcessState.ExitCode(), out)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/internal/control"
@@ -169,6 +170,22 @@ func TestCallIsGivenUp(t *testing.T) {
 		<-waiting // the server has heard of it
 	})
 }
+
+// The host says itself that a caller waited in vain, and the server hears of it.
+func TestCallThatTakesTooLong(t *testing.T) {
+	converse(t, func(t *testing.T, c *control.Client, waiting <-chan string) {
+		ctx, stop := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errTooLate)
+		defer stop()
+		_, err := c.Call(ctx, patchbay.Call{Tool: "s.wait"}, control.CallOptions{})
+		if kindOf(err) != patchbay.KindTimeout {
+			t.Errorf("got %v", err)
+		}
+		<-waiting
+		<-waiting
+	})
+}
+
+var errTooLate = fmt.Errorf("too late: %w", context.DeadlineExceeded)
 
 func TestWatch(t *testing.T) {
 	converse(t, func(t *testing.T, c *control.Client, _ <-chan string) {

@@ -37,14 +37,16 @@ const helloTime = 3 * time.Second
 // work in the directory dir. It fails with ErrNoDaemon if there is none; any
 // other error says why the one there is must not be used by somebody who is self.
 func Dial(ctx context.Context, path, dir string, self Identity) (*Client, error) {
-	transport := &http.Transport{
+	transport := patient{&http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
 		DisableCompression: true,
 		MaxIdleConns:       4,
-	}
+	}}
 	c := &Client{transport: transport, socket: path, dir: dir}
-	ctx, stop := context.WithTimeout(ctx, helloTime)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	patience := time.AfterFunc(helloTime, func() { stop(errors.New("it does not answer")) })
+	defer patience.Stop()
 	var other Identity
 	err := c.call(ctx, "GET", "/v1/hello", nil, &other)
 	if reason := self.unlike(other); err == nil && reason != "" {
@@ -79,7 +81,7 @@ func (c *Client) Daemon() (Identity, bool) {
 
 // Close lets go of the daemon.
 func (c *Client) Close() {
-	if t, ok := c.transport.(*http.Transport); ok {
+	if t, ok := c.transport.(patient); ok {
 		t.CloseIdleConnections()
 	}
 }

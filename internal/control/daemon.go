@@ -104,13 +104,13 @@ func (d Daemon) handler(ctx, life context.Context, attached *sync.WaitGroup) htt
 		}
 		v.handler.ServeHTTP(w, r)
 	})
-	return refusePages(onlyHere(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return refusePages(onlyHere(keepTime(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx.Err() != nil {
 			http.Error(w, errEnding.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	})))
+	}))))
 }
 
 // onlyHere refuses requests that were meant for another host.
