@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -75,29 +76,61 @@ func setOrDelete(params, value json.RawMessage, name string) (json.RawMessage, e
 
 var errNotOffered = errors.New("which this client does not offer")
 
-// provideInput has the Handler answer each request of the server, one after
-// the other.
+// provideInput has the Handler answer all that the server asks, at once: a
+// Handler that passes the questions on to a client of its own can then pass them
+// on together. The first that cannot be answered ends the others.
 func (c *Client) provideInput(ctx context.Context, call Call, requests json.RawMessage) (json.RawMessage, error) {
-	responses := json.RawMessage(`{`)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		wg      sync.WaitGroup
+		answers []*inputAnswer
+	)
 	for key, request := range Members(requests) {
 		method, _ := StringMember(request, "method")
 		if !c.offers(method) {
-			return nil, fmt.Errorf("the server asks for %s, %w", printable(method), errNotOffered)
+			cancel(fmt.Errorf("the server asks for %s, %w", printable(method), errNotOffered))
+			break
+		}
+		if len(answers) == maxAsks {
+			cancel(fmt.Errorf("the server asks for more than %d things at once", maxAsks))
+			break
 		}
 		params, _ := Member(request, "params")
 		r := &Request{ID: StringID(key), Method: method, Params: params, Link: c, Tag: call.Tag}
-		answer := respond(ctx, c.options.Handler, r, c.options.Logger)
-		if answer.Error != nil {
-			return nil, fmt.Errorf("%s: %w", method, answer.Error)
-		}
-		if len(responses) > 1 {
+		a := &inputAnswer{key: key}
+		answers = append(answers, a)
+		wg.Go(func() {
+			answer := respond(context.WithValue(ctx, inputKey{}, key), c.options.Handler, r, c.options.Logger)
+			if answer.Error != nil {
+				cancel(fmt.Errorf("%s: %w", method, answer.Error))
+			}
+			a.result = answer.Result
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	responses := json.RawMessage(`{`)
+	for i, a := range answers {
+		if i > 0 {
 			responses = append(responses, ',')
 		}
-		responses = append(AppendString(responses, key), ':')
-		responses = append(responses, answer.Result...)
+		responses = append(AppendString(responses, a.key), ':')
+		responses = append(responses, a.result...)
 	}
 	return append(responses, '}'), nil
 }
+
+type inputAnswer struct {
+	key    string
+	result json.RawMessage
+}
+
+// inputKey is under which the context of a question has its name in the
+// server's inputRequests: passed on to a modern client, it keeps that name.
+type inputKey struct{}
 
 // offers reports whether the client has declared what the server asks for.
 func (c *Client) offers(method string) bool {

@@ -73,7 +73,7 @@ type job struct {
 	wake     reader          // whoever serves the job: it has something to look at
 	token    json.RawMessage // the progress token of the request that resumed the job
 	asks     []*ask          // not yet answered, in order
-	asked    int             // how many there were
+	asked    int             // how many of them were numbered
 	finished bool
 	answer   Message
 }

@@ -57,8 +57,7 @@ func (j *job) ask(ctx context.Context, q Call) (json.RawMessage, error) {
 		j.mu.Unlock()
 		return nil, Errorf(CodeOverloaded, "more than %d questions at once", maxAsks)
 	}
-	j.asked++
-	a := &ask{key: strconv.Itoa(j.asked), method: q.Method, params: q.Params, answer: make(chan json.RawMessage, 1)}
+	a := &ask{key: j.newKey(ctx), method: q.Method, params: q.Params, answer: make(chan json.RawMessage, 1)}
 	j.asks = append(j.asks, a)
 	wake := j.wake
 	j.mu.Unlock()
@@ -75,6 +74,17 @@ func (j *job) ask(ctx context.Context, q Call) (json.RawMessage, error) {
 	case <-j.ctx.Done():
 		return nil, context.Cause(j.ctx)
 	}
+}
+
+// newKey names a question: as the server does for whom it is asked, if that can
+// be told and no open one is named so. j.mu is held.
+func (j *job) newKey(ctx context.Context) string {
+	key, _ := ctx.Value(inputKey{}).(string)
+	for key == "" || slices.ContainsFunc(j.asks, func(a *ask) bool { return a.key == key }) {
+		j.asked++
+		key = strconv.Itoa(j.asked)
+	}
+	return key
 }
 
 func (j *job) withdraw(a *ask) {

@@ -291,3 +291,65 @@ func TestAskRefused(t *testing.T) {
 		t.Errorf("legacy: %s", r.body)
 	}
 }
+
+// What a server asks together, a proxy's client is asked together, under the
+// same names.
+func TestMRTRPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		origin := newTestHandler()
+		origin.tools["both"] = func(_ context.Context, r *Request) (json.RawMessage, error) {
+			if given, ok := Member(r.Params, "inputResponses"); ok {
+				return textResult(string(given)), nil
+			}
+			return json.RawMessage(`{"resultType":"input_required","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"m"}},"where":{"method":"roots/list"}}}`), nil
+		}
+		asking := make(chan *Request, 1) // the request at the proxy
+		near, far := Pipe()
+		served := make(chan error, 1)
+		server := newTestServer(t, func(o *ServerOptions) { o.Handler = origin })
+		go func() { served <- server.Serve(t.Context(), far) }()
+		toOrigin, err := Connect(t.Context(), Stream(near, nil), &ClientOptions{
+			Capabilities: json.RawMessage(`{"elicitation":{},"roots":{}}`),
+			Handler: handlerFuncs{request: func(ctx context.Context, q *Request) (json.RawMessage, error) {
+				r := <-asking
+				asking <- r
+				return r.Ask(ctx, q.Method, q.Params)
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := newTestHandler()
+		proxy.tools["both"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
+			asking <- r
+			return toOrigin.CallTool(ctx, "both", nil)
+		}
+		p, _ := serveConn(t, newTestServer(t, func(o *ServerOptions) { o.Handler = proxy }), nil)
+		call := func(params string) json.RawMessage {
+			t.Helper()
+			result, err := p.Call(t.Context(), Call{Method: "tools/call", Params: withMeta(params, `{"elicitation":{},"roots":{}}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return result
+		}
+		question := call(`{"name":"both"}`)
+		who, _ := StringMember(question, "inputRequests", "who", "method")
+		where, _ := StringMember(question, "inputRequests", "where", "method")
+		if who != "elicitation/create" || where != "roots/list" {
+			t.Fatalf("asked %s", question)
+		}
+		state, _ := StringMember(question, "requestState")
+		const answers = `{"who":{"action":"cancel"},"where":{"roots":[]}}`
+		result := call(fmt.Sprintf(`{"name":"both","inputResponses":%s,"requestState":%q}`, answers, state))
+		if text, _ := Member(result, "content"); !strings.Contains(string(text), string(AppendString(nil, answers))) {
+			t.Errorf("the origin got %s, want %s", text, answers)
+		}
+		if err := toOrigin.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
