@@ -59,6 +59,29 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// What a connection arranges for itself is none of a session's business.
+func TestOwnSubscriptionIsNotTold(t *testing.T) {
+	r, h := newRecorder(t, nil)
+	heard := make(chan string, 10)
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{
+		Capabilities: json.RawMessage(`{"roots":{}}`), // for which there is no connection yet
+		Roots:        func(context.Context) (json.RawMessage, error) { return json.RawMessage(`{"roots":[]}`), nil },
+		Notified:     func(_ context.Context, _, method string, _ json.RawMessage) { heard <- method },
+	}})
+	for range 2 { // what came before the second answer has been heard
+		if _, err := s.Call(t.Context(), patchbay.Call{Tool: "srv.show"}); err != nil {
+			t.Fatal(err)
+		}
+		<-r.params
+		<-r.records
+	}
+	s.Close()
+	close(heard)
+	for method := range heard {
+		t.Errorf("the session was told %s", method)
+	}
+}
+
 // Row 41: a question that nobody answers ends with the call, and nobody hangs.
 func TestQuestionWithoutAnswer(t *testing.T) {
 	leavesNothing(t)

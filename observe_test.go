@@ -24,7 +24,7 @@ type recorder struct {
 }
 
 func (r *recorder) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	server, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"recorder","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: r})
+	server, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"recorder","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{"listChanged":true}}`), Handler: r})
 	if err != nil {
 		return err
 	}

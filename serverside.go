@@ -120,8 +120,8 @@ func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification
 	var to []asked
 	if f, ok := n.Tag.(*flight); ok {
 		to = []asked{f.asked()}
-	} else if n.Method == "notifications/progress" {
-		return // of a call that is over
+	} else if n.Method == "notifications/progress" || n.Method == "notifications/subscriptions/acknowledged" {
+		return // of a call that is over, and of a subscription of the connection itself
 	} else {
 		to = x.sessions()
 	}
