@@ -138,12 +138,12 @@ var statelessTools = []tool{
 		return content(text("Logged.")), nil
 	}},
 	{name: "test_trigger_tool_change", description: "Changes the list of tools", call: func(_ context.Context, c *call) (json.RawMessage, error) {
-		c.fixture.addTool(tool{name: "test_transient_tool", description: "It was added meanwhile", call: answer(text("I am new."))})
+		c.fixture.addTool(tool{name: "test_transient_tool", description: c.fixture.nextVersion(), call: answer(text("I am new."))})
 		c.fixture.broadcast("notifications/tools/list_changed", `{}`)
 		return content(text("The list of tools has changed.")), nil
 	}},
 	{name: "test_trigger_prompt_change", description: "Changes the list of prompts", call: func(_ context.Context, c *call) (json.RawMessage, error) {
-		c.fixture.addPrompt(prompt{name: "test_transient_prompt", description: "It was added meanwhile",
+		c.fixture.addPrompt(prompt{name: "test_transient_prompt", description: c.fixture.nextVersion(),
 			get: func(context.Context, *wire.Request) (json.RawMessage, error) { return messages(text("I am new.")), nil }})
 		c.fixture.broadcast("notifications/prompts/list_changed", `{}`)
 		return content(text("The list of prompts has changed.")), nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -18,6 +19,8 @@ type fixture struct {
 	headers map[string]wire.ParamHeaders // by tool
 	prompts map[string]prompt
 	tasks   *taskStore
+
+	versions atomic.Int32 // of what was added meanwhile
 
 	mu         sync.Mutex
 	toolList   []json.RawMessage
@@ -69,9 +72,7 @@ func (f *fixture) addTool(t tool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.tools[t.name]; !known {
-		f.toolList = append(f.toolList, fmt.Appendf(nil, `{"name":%s,"description":%s,"inputSchema":%s}`, quote(t.name), quote(t.description), schema))
-	}
+	f.toolList = put(f.toolList, t.name, fmt.Appendf(nil, `{"name":%s,"description":%s,"inputSchema":%s}`, quote(t.name), quote(t.description), schema))
 	f.tools[t.name], f.headers[t.name] = t, headers
 }
 
@@ -82,11 +83,23 @@ func (f *fixture) addPrompt(p prompt) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.prompts[p.name]; !known {
-		f.promptList = append(f.promptList, fmt.Appendf(nil, `{"name":%s,"description":%s,"arguments":%s}`, quote(p.name), quote(p.description), arguments))
-	}
+	f.promptList = put(f.promptList, p.name, fmt.Appendf(nil, `{"name":%s,"description":%s,"arguments":%s}`, quote(p.name), quote(p.description), arguments))
 	f.prompts[p.name] = p
 }
+
+// put adds a definition to a list, in place of one with its name.
+func put(list []json.RawMessage, name string, definition json.RawMessage) []json.RawMessage {
+	for i, d := range list {
+		if known, _ := wire.StringMember(d, "name"); known == name {
+			list[i] = definition
+			return list
+		}
+	}
+	return append(list, definition)
+}
+
+// nextVersion describes what is different whenever it is added.
+func (f *fixture) nextVersion() string { return fmt.Sprintf("Version %d", f.versions.Add(1)) }
 
 func (f *fixture) paramHeaders(_ *wire.Session, tool string) wire.ParamHeaders {
 	f.mu.Lock()

@@ -3,7 +3,8 @@
 // prompts the suite asks for and the tasks extension. The names and texts in it
 // are the suite's, not ours.
 //
-// It prints its URL and serves until it is interrupted.
+// It prints its URL and serves until it is interrupted; with the argument stdio
+// it serves one client over its standard streams.
 package main
 
 import (
@@ -25,13 +26,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	serve := serveHTTP
+	if len(os.Args) == 2 && os.Args[1] == "stdio" {
+		serve = serveStdio
+	}
+	if err := run(ctx, serve); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance server:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, serve func(context.Context, *wire.Server) error) error {
 	fixture := newFixture()
 	server, err := wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"patchbay-conformance","version":"1.0.0"}`),
@@ -52,7 +57,14 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fixture.start(ctx, server)
+	return serve(ctx, server)
+}
 
+func serveStdio(ctx context.Context, server *wire.Server) error {
+	return server.Serve(ctx, wire.NewStreamConn(os.Stdin, os.Stdout, nil))
+}
+
+func serveHTTP(ctx context.Context, server *wire.Server) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
