@@ -76,9 +76,8 @@ func setOrDelete(params, value json.RawMessage, name string) (json.RawMessage, e
 
 var errNotOffered = errors.New("which this client does not offer")
 
-// provideInput has the Handler answer all that the server asks, at once: a
-// Handler that passes the questions on to a client of its own can then pass them
-// on together. The first that cannot be answered ends the others.
+// provideInput has the Handler answer all that the server asks. The first that
+// cannot be answered ends the others.
 func (c *Client) provideInput(ctx context.Context, call Call, requests json.RawMessage) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,10 +89,11 @@ func (c *Client) provideInput(ctx context.Context, call Call, requests json.RawM
 		method, _ := StringMember(request, "method")
 		if !c.offers(method) {
 			cancel(fmt.Errorf("the server asks for %s, %w", printable(method), errNotOffered))
-			break
 		}
 		if len(answers) == maxAsks {
 			cancel(fmt.Errorf("the server asks for more than %d things at once", maxAsks))
+		}
+		if ctx.Err() != nil {
 			break
 		}
 		params, _ := Member(request, "params")
@@ -107,6 +107,9 @@ func (c *Client) provideInput(ctx context.Context, call Call, requests json.RawM
 			}
 			a.result = answer.Result
 		})
+		if !call.AskTogether {
+			wg.Wait()
+		}
 	}
 	wg.Wait()
 	if ctx.Err() != nil {

@@ -54,6 +54,11 @@ type Call struct {
 	// KeepInputRequired makes a Client return a result that asks for input as
 	// it is, instead of asking its Handler and trying again.
 	KeepInputRequired bool
+
+	// AskTogether has the Handler of a Client be asked all that one such result
+	// asks at once, so that it can pass it on together. Otherwise it is asked one
+	// after the other, as people had best be.
+	AskTogether bool
 }
 
 // Handler answers what the other side sends on its own account.

@@ -322,7 +322,7 @@ func TestMRTRPassedOn(t *testing.T) {
 		proxy := newTestHandler()
 		proxy.tools["both"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
 			asking <- r
-			return toOrigin.CallTool(ctx, "both", nil)
+			return toOrigin.Call(ctx, Call{Method: "tools/call", Params: json.RawMessage(`{"name":"both"}`), AskTogether: true})
 		}
 		p, _ := serveConn(t, newTestServer(t, func(o *ServerOptions) { o.Handler = proxy }), nil)
 		call := func(params string) json.RawMessage {
