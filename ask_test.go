@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,56 @@ func TestQuestions(t *testing.T) {
 		if got := say(t, own, name+".ask", `{"count":1}`); got != "decline" {
 			t.Errorf("%s, asked of the session: %q", name, got)
 		}
+	}
+}
+
+// growing is a server each process of which learns a tool of its own.
+type growing struct{}
+
+func (growing) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	s := mcp.NewServer(&mcp.Implementation{Name: "growing", Version: "1"}, nil)
+	says := func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "grown"}}}, nil, nil
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "grow"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(s, &mcp.Tool{Name: "grown"}, says)
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	return patchbay.FromSDK(s).Serve(ctx, rw)
+}
+
+// A session sees what its own process of a server offers, also if another stands
+// for the server.
+func TestListsOfASession(t *testing.T) {
+	c := newComputer(t)
+	c.opts.InProcess = map[string]patchbay.LocalServer{"plant": growing{}}
+	h := c.open()
+	call := func(s *patchbay.Session, tool string) error {
+		_, err := s.Call(t.Context(), patchbay.Call{Tool: tool})
+		return err
+	}
+	if err := h.Connect(t.Context(), "plant"); err != nil {
+		t.Fatal(err)
+	}
+	first := anyone(t, h)
+	changed := make(chan patchbay.Lists, 10)
+	other := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{
+		Capabilities: json.RawMessage(`{"roots":{}}`),
+		Changed:      func(l patchbay.Lists) { changed <- l },
+	}})
+	if err := call(other, "plant.grow"); err != nil {
+		t.Fatal(err)
+	}
+	for l := range changed {
+		if l.Tools {
+			break
+		}
+	}
+	if err := call(other, "plant.grown"); err != nil {
+		t.Errorf("where it grew: %v", err)
+	}
+	if err := call(first, "plant.grown"); kindOf(err) != patchbay.KindToolNotFound {
+		t.Errorf("elsewhere: %v", err)
 	}
 }
 

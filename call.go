@@ -329,7 +329,7 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 	}
 	f := s.takeOff(ctx, sv.Name())
 	defer f.land()
-	c.Tag = f
+	c.Tag, c.AskTogether = f, s.opts.Client != nil && s.opts.Client.AskedInCalls
 	raw, err := sv.CallListed(ctx, c, accept)
 	return raw, callError(sv.Name(), err)
 }

@@ -70,7 +70,7 @@ func (s *Session) toolInputs() toolInputs {
 		if !st.usable() || !s.has(st.Name) {
 			continue
 		}
-		if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
+		if sv, ok := h.manager.Server(st.Name, s.profile); ok {
 			in.servers, in.catalogs = append(in.servers, st), append(in.catalogs, sv.Catalog())
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Session) toolset() *toolSet {
 func (s *Session) buildTools(in toolInputs) *toolSet {
 	settings := cmp.Or(s.host.opts.Naming, in.reading.settings.Naming)
 	naming := bridge.Naming{Style: settings.Style, MaxLength: settings.MaxLength, LastWins: settings.Collision == config.CollisionLastWins}
-	all, asked := s.host.allTools(in)
+	all, asked := s.allTools(in)
 	names, collisions := bridge.NewNames(asked, naming)
 	for i := range all {
 		t := &all[i]
@@ -153,7 +153,7 @@ func (s *Session) buildTools(in toolInputs) *toolSet {
 
 // allTools returns every tool that is known, sorted by server and name, and how
 // each is to be called.
-func (h *Host) allTools(in toolInputs) (all []offered, asked []bridge.Exposed) {
+func (s *Session) allTools(in toolInputs) (all []offered, asked []bridge.Exposed) {
 	resources := false
 	for i, st := range in.servers {
 		catalog := in.catalogs[i]
@@ -162,7 +162,7 @@ func (h *Host) allTools(in toolInputs) (all []offered, asked []bridge.Exposed) {
 		}
 		_, ok := wire.Member(catalog.Capabilities, "resources")
 		resources = resources || ok
-		known := h.knownTools(in.reading, st, catalog, conn.Profile{})
+		known := s.host.knownTools(in.reading, st, catalog, s.profile)
 		strict := policy.Mode(st.entry) == config.PinStrict
 		for i, t := range known.tools {
 			all = append(all, offered{Tool: t, names: known.names[i], strict: strict})

@@ -284,6 +284,7 @@ func (up *upstream) lineFor(key lineKey, p Profile) (l *line, takenOver bool) {
 	if up.held(up.standing) {
 		if l == nil {
 			l = up.open(p, nil)
+			l.shelf.inherit(&up.standing.shelf)
 			l.extra, l.dormant = true, true
 			up.begin(l)
 		}
