@@ -70,7 +70,7 @@ func (s *Session) toolInputs() toolInputs {
 		if !st.usable() || !s.has(st.Name) {
 			continue
 		}
-		if sv, ok := h.manager.Server(st.Name, s.profile); ok {
+		if sv, ok := h.manager.Server(st.Name, s.profile()); ok {
 			in.servers, in.catalogs = append(in.servers, st), append(in.catalogs, sv.Catalog())
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Session) allTools(in toolInputs) (all []offered, asked []bridge.Exposed
 		}
 		_, ok := wire.Member(catalog.Capabilities, "resources")
 		resources = resources || ok
-		known := s.host.knownTools(in.reading, st, catalog, s.profile)
+		known := s.host.knownTools(in.reading, st, catalog, s.profile())
 		strict := policy.Mode(st.entry) == config.PinStrict
 		for i, t := range known.tools {
 			all = append(all, offered{Tool: t, names: known.names[i], strict: strict})
@@ -351,6 +351,9 @@ type knownTools struct {
 	byName map[string]int
 }
 
+// maxKnown is how many catalogs are kept as they were read.
+const maxKnown = 1000
+
 // knownKey is a connection of a server.
 type knownKey struct{ server, profile string }
 
@@ -375,6 +378,9 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 	h.knownMu.Lock()
 	defer h.knownMu.Unlock()
 	maps.DeleteFunc(h.known, func(_ knownKey, k *knownTools) bool { return k.reading != r }) // of servers that may be gone
+	if len(h.known) >= maxKnown {
+		clear(h.known) // many are of sessions that are gone
+	}
 	h.known[key] = known
 	return known
 }
