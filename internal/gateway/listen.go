@@ -63,7 +63,7 @@ func Listen(ctx context.Context, o ListenOptions) (*Listener, error) {
 	if l.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr.String()); err != nil {
 		return nil, cannotListen(o.Address, err)
 	}
-	l.Listener = newBoundedListener(l.Listener, maxConnections)
+	l.Listener = newBoundedListener(wire.NewListener(l.Listener), maxConnections)
 	l.URL = "http://" + l.host(o.Address)
 	if certificate != nil {
 		l.URL = "https://" + l.host(o.Address)

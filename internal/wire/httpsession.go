@@ -391,7 +391,6 @@ func (h *HTTPHandler) newSession(ctx context.Context, principal string, m Messag
 		return nil, answer, nil
 	}
 	s.session = s.client.legacy
-	s.standalone.prime = s.session.Version >= Version20251125
 	if !h.sessions.add(s) {
 		s.session.Close()
 		return nil, answer, refuse(http.StatusServiceUnavailable, CodeOverloaded, "Too many sessions").retryAfter(time.Minute)

@@ -244,6 +244,9 @@ func (c *client) open(ctx context.Context, params json.RawMessage) (json.RawMess
 	if err := c.server.negotiate(sess, params); err != nil {
 		return nil, err
 	}
+	if c.standalone != nil { // as long as nobody can have anything to say on it
+		c.standalone.prime = sess.Version >= Version20251125
+	}
 	cleanUp := func() {
 		if c.has(sess) { // else it could not be described, and the client may try again
 			c.hangUp()
