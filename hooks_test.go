@@ -119,7 +119,11 @@ func TestPreToolUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := notesComputer(t)
-			c.userSettings(hookSettings("PreToolUse", tt.matcher, tt.command, 1))
+			timeout := 0
+			if name == "takes too long" {
+				timeout = 1
+			}
+			c.userSettings(hookSettings("PreToolUse", tt.matcher, tt.command, timeout))
 			h := c.openConnected()
 			want := strings.ReplaceAll(tt.want, "SETTINGS", filepath.Join(c.home, ".config", "patchbay", "settings.json"))
 			if got := outcome(t, session(t, h, patchbay.SessionOptions{Default: tt.standard})); !strings.Contains(got, want) {
