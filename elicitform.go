@@ -52,6 +52,9 @@ func newForm(schema json.RawMessage) (*form, error) {
 	if err != nil {
 		return nil, fmt.Errorf("requestedSchema: %w", err)
 	}
+	if refers(doc) {
+		return nil, errors.New("requestedSchema must not refer to schemas")
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noSchemas{})
 	c.AssertFormat()
@@ -72,6 +75,22 @@ func newForm(schema json.RawMessage) (*form, error) {
 		}
 	}
 	return f, nil
+}
+
+// refers reports whether a schema refers to others, or to parts of itself: forms
+// have no need to, and a few references can take for ever to follow.
+func refers(schema any) bool {
+	switch v := schema.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef" || refers(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, refers)
+	}
+	return false
 }
 
 // fill adds the defaults of fields that content leaves out and checks the whole.

@@ -85,3 +85,35 @@ func TestInvalidHooks(t *testing.T) {
 		t.Errorf("got %q", problems)
 	}
 }
+
+// Whatever a settings file holds, a hook either can run or is known not to.
+func FuzzDecodeHooks(f *testing.F) {
+	for _, seed := range []string{
+		`{"hooks": {"PreToolUse": [{"matcher": "a|b", "hooks": [{"type": "command", "command": "x", "timeout": 3}]}]}}`,
+		`{"hooks": {"Elicitation": [{"hooks": [{"type": "http"}]}, 7], "Notification": {}}}`, `{"hooks": []}`, `{"hooks": {"PostToolUse": [{"matcher": "("}]}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n, err := ParseJSON(data)
+		if err != nil {
+			return
+		}
+		fields := NewFields(n, "settings.json", "")
+		settings := DecodeSettings(fields)
+		for event, g := range settings.Hooks.All() {
+			if _, err := ParseHookMatcher(g.Matcher); err != nil {
+				t.Errorf("%s: %v", event, err)
+			}
+			for _, c := range g.Hooks {
+				usable := c.Type == "command" && strings.TrimSpace(c.Command) != "" && c.Timeout >= 0 && c.Timeout <= maxHookTimeout
+				if c.Invalid == "" && !usable {
+					t.Errorf("%s: %+v", event, c)
+				}
+				if c.Invalid != "" && len(*fields.Problems) == 0 {
+					t.Errorf("%s: nobody is told of %+v", event, c)
+				}
+			}
+		}
+	})
+}

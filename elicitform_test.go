@@ -1,0 +1,56 @@
+package patchbay
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A schema that would take for ever to check is refused.
+func TestFormWithReferences(t *testing.T) {
+	defs := `{}`
+	for range 64 {
+		defs = `{"$defs":{"a":` + defs + `},"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}]}`
+	}
+	for _, schema := range []string{
+		`{"type":"object","properties":{"a":` + defs + `}}`, `{"type":"object","$dynamicRef":"#a"}`, `{"type":"object","anyOf":[{"$ref":"#"}]}`,
+	} {
+		if _, err := newForm(json.RawMessage(schema)); err == nil {
+			t.Errorf("%.60s… is a form", schema)
+		}
+	}
+}
+
+// Whatever a server asks for and whoever answers, what is passed on is an object
+// that fits, and filling it in once more changes nothing.
+func FuzzForm(f *testing.F) {
+	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"string","default":"x"},"b":{"type":"integer"}},"required":["b"]}`), []byte(`{"b":1}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"array","items":{"enum":["x","y"]},"default":["x"]}}}`), []byte(`{}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"string","format":"email","pattern":"^a"}}}`), []byte(`{"a":"a@b.c"}`))
+	f.Add([]byte(`{"type":"object","$ref":"file:///etc/passwd"}`), []byte(`{}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`), []byte(`{"a":{"a":{}}}`))
+	f.Fuzz(func(t *testing.T, schema, content []byte) {
+		if wire.Valid(schema, wire.Limits{}) != nil {
+			return // no message has it
+		}
+		form, err := newForm(schema)
+		if err != nil {
+			return
+		}
+		filled, err := form.fill(content)
+		if err != nil {
+			return
+		}
+		if wire.Valid(filled, wire.Limits{}) != nil || !wire.IsObject(filled) {
+			t.Fatalf("%s became %s", content, filled)
+		}
+		again, err := form.fill(filled)
+		if err != nil || string(again) != string(filled) {
+			t.Errorf("%s became %s, then %s, %v", content, filled, again, err)
+		}
+		if _, err := json.Marshal(ElicitResult{Action: ElicitAccept, Content: filled}); err != nil {
+			t.Error(err)
+		}
+	})
+}
