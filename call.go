@@ -357,6 +357,9 @@ func callError(server string, err error) error {
 	if !ok {
 		return err
 	}
+	if e.Method == "" && e.Kind != conn.KindDenied && e.Kind != conn.KindConfig {
+		return unreachable(server, err)
+	}
 	out := errorf(Kind(e.Kind), "%s: %v", server, e.Err)
 	out.RetrySafe, out.cause = e.RetrySafe, err
 	switch {

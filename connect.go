@@ -278,6 +278,15 @@ func connectError(name string, err error) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf("Failed to connect to %q: %v", name, err), Hint: hint, RetrySafe: true, cause: err}
 }
 
+// unreachable is the error of a call for which there was no connection.
+func unreachable(server string, err error) error {
+	err = connectError(server, err)
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint == "" {
+		return e.hint("It is safe to try again.")
+	}
+	return err
+}
+
 // overlay adds what its connection knows to a declaration.
 func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 	st.State, st.Reason = c.State, c.Reason

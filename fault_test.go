@@ -410,8 +410,12 @@ func TestNetworkErrors(t *testing.T) {
 	}
 	listener.Close() // nobody is there now
 	h := withServers(t, map[string]config.Server{"web": {Type: config.HTTP, URL: "http://" + listener.Addr().String() + "/mcp"}}, nil)
-	e := asError(t, h.Connect(t.Context(), "web"))
-	if e.Kind != patchbay.KindTransport || !strings.Contains(e.Message, "refused") || e.Hint != "Check that the server is running and that its address is right." {
-		t.Errorf("%#v", e)
+	_, err = anyone(t, h).Forward(t.Context(), "web", "ping", nil)
+	for _, err := range []error{h.Connect(t.Context(), "web"), err} {
+		e := asError(t, err)
+		if e.Kind != patchbay.KindTransport || !strings.HasPrefix(e.Message, `Failed to connect to "web": `) || !strings.Contains(e.Message, "refused") ||
+			e.Hint != "Check that the server is running and that its address is right." || !e.RetrySafe {
+			t.Errorf("%#v", e)
+		}
 	}
 }

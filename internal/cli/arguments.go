@@ -55,7 +55,11 @@ func parseToolArgs(words []string, object string, stdin io.Reader) (toolArgs, er
 
 func (a *toolArgs) addObject(data []byte) error {
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil {
+	err := json.Unmarshal(data, &members)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("not a JSON object, but of type %s", wrong.Value)
+	}
+	if err != nil {
 		return fmt.Errorf("not a JSON object: %w", err)
 	}
 	if members == nil { // null is not an object either
