@@ -8,6 +8,8 @@
 //	client     one client and its session of the host       client.go, modern.go
 //	answering  which server a request is for                answer.go, tasks.go
 //	lists      of all servers, in pages                     lists.go
+//	Site       an address on the network, and TLS           listen.go, certificate.go
+//	Auth       who may use it over HTTP                     auth.go, oidc.go
 //
 // Rules, pins, hooks and connections are the host's (package patchbay), sessions
 // and framing the wire's.
@@ -154,8 +156,9 @@ type front struct {
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, ok := strings.CutPrefix(r.URL.Path, "/mcp")
-	if name, ok = strings.CutPrefix(name, "/"); !ok && name != "" || r.URL.Path == "" {
+	rest, ours := strings.CutPrefix(r.URL.Path, "/mcp")
+	name, below := strings.CutPrefix(rest, "/")
+	if !ours || !below && rest != "" {
 		http.NotFound(w, r)
 		return
 	}

@@ -56,19 +56,21 @@ func Listen(ctx context.Context, o ListenOptions) (*Listener, error) {
 	if err := o.check(l.Loopback); err != nil {
 		return nil, err
 	}
-	certificate, err := o.certificate()
-	if err != nil {
-		return nil, err
+	var shown *certificate
+	if o.CertFile != "" {
+		if shown, err = newCertificate(o.CertFile, o.KeyFile); err != nil {
+			return nil, err
+		}
 	}
 	if l.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr.String()); err != nil {
 		return nil, cannotListen(o.Address, err)
 	}
 	l.Listener = newBoundedListener(wire.NewListener(l.Listener), maxConnections)
 	l.URL = "http://" + l.host(o.Address)
-	if certificate != nil {
+	if shown != nil {
 		l.URL = "https://" + l.host(o.Address)
 		l.Listener = tls.NewListener(l.Listener, &tls.Config{
-			Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			GetCertificate: shown.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		})
 	}
 	return l, nil
@@ -101,17 +103,6 @@ func (o ListenOptions) check(loopback bool) error {
 		}
 	}
 	return nil
-}
-
-func (o ListenOptions) certificate() (*tls.Certificate, error) {
-	if o.CertFile == "" {
-		return nil, nil
-	}
-	c, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-	if err != nil {
-		return nil, &patchbay.Error{Kind: patchbay.KindConfigInvalid, Message: fmt.Sprintf("The TLS certificate cannot be used: %v", err)}
-	}
-	return &c, nil
 }
 
 func cannotListen(address string, err error) error {

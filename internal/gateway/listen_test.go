@@ -2,15 +2,23 @@ package gateway
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -197,4 +205,74 @@ func (s heldServer) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	<-ctx.Done()
 	s.ended <- ctx.Err()
 	return nil, ctx.Err()
+}
+
+// A certificate that is renewed is shown without a restart, and one that is
+// being written is not.
+func TestCertificateIsRenewed(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := func(file, kind string, der []byte, at int64) {
+		t.Helper()
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(file, time.Time{}, time.Unix(at, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue := func(serial int64) {
+		t.Helper()
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store(certFile, "CERTIFICATE", der, serial)
+	}
+	store(keyFile, "PRIVATE KEY", private, 1)
+	issue(1)
+	l, err := Listen(t.Context(), ListenOptions{Address: "127.0.0.1:0", CertFile: certFile, KeyFile: keyFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	shown := func() int64 {
+		t.Helper()
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				_ = c.(*tls.Conn).Handshake() // the client says how it went
+				c.Close()
+			}
+		}()
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	for _, step := range []struct {
+		change func()
+		want   int64
+	}{
+		{func() {}, 1},
+		{func() { issue(2) }, 2},
+		{func() { store(certFile, "CERTIFICATE", []byte("half"), 3) }, 2},
+		{func() { issue(4) }, 4},
+	} {
+		step.change()
+		if got := shown(); got != step.want {
+			t.Errorf("certificate %d is shown, want %d", got, step.want)
+		}
+	}
 }
