@@ -68,9 +68,11 @@ func (s *Session) FullURI(server, uri string) string {
 func (s *Session) FindResource(uri string) (server, own string, err error) {
 	u := s.toolset().uris()
 	if rest, ok := strings.CutPrefix(uri, uriScheme); ok {
-		if server, own, ok = strings.Cut(rest, "/"); ok && slices.Contains(u.servers, server) {
+		server, own, ok = strings.Cut(rest, "/")
+		if ok && slices.Contains(u.servers, server) {
 			return server, own, nil
 		}
+		return "", "", errorf(KindNotFound, "Server %q offers no resources here.", server)
 	}
 	for _, servers := range [][]string{u.resources[uri], u.templates[uri], u.matching(uri), u.servers} {
 		if len(servers) == 1 {

@@ -137,6 +137,10 @@ func (c *client) ways() []*wire.Session {
 // tell tells the client something, with a request of its own where it belongs to
 // one. A client that does not hear it has gone, which others notice.
 func (c *client) tell(ctx context.Context, method string, params json.RawMessage) {
+	params = wire.DeleteMember(params, "_meta", wire.MetaSubscriptionID) // which was ours with the server
+	if meta, _ := wire.Member(params, "_meta"); string(meta) == "{}" {
+		params = wire.DeleteMember(params, "_meta")
+	}
 	if r := requestOf(ctx); r != nil {
 		_ = r.Link.Notify(ctx, method, params)
 		return

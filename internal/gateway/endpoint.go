@@ -56,6 +56,7 @@ func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
 		Closed:       ep.closed,
 		Listen:       ep.listen,
 		ParamHeaders: ep.paramHeaders,
+		MaxByOne:     1024, // as many agents may share a token
 		Logger:       g.log,
 	})
 	return ep, err

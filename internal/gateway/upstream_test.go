@@ -22,13 +22,15 @@ type upstream struct {
 
 	mu        sync.Mutex
 	grown     int
+	bulk      int           // further tools, large ones
+	told      chan string   // the methods of notifications
 	cancelled chan string   // the tokens of waits that were cancelled
 	waiting   chan struct{} // gets one for each wait that has begun
 	level     string
 }
 
 func newUpstream(t *testing.T, name string, versions ...string) *upstream {
-	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100)}
+	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100)}
 	var err error
 	u.server, err = wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"` + name + `","version":"1.2.3","icons":[ ]}`),
@@ -36,6 +38,7 @@ func newUpstream(t *testing.T, name string, versions ...string) *upstream {
 			"completions":{},"logging":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}},"experimental":{"x":{"y":1.50}}}`),
 		Instructions: "Be kind to " + name + ".",
 		Handler:      u,
+		MaxByOne:     1000,
 		Versions:     versions,
 	})
 	if err != nil {
@@ -113,6 +116,9 @@ func (u *upstream) tools() json.RawMessage {
 	for i := range u.grown {
 		list += fmt.Sprintf(`,{"name":"grown%d","inputSchema":{"type":"object"}}`, i)
 	}
+	for i := range u.bulk {
+		list += fmt.Sprintf(`,{"name":"bulk%d","description":%q,"inputSchema":{"type":"object"}}`, i, strings.Repeat("x", 150<<10))
+	}
 	return json.RawMessage(list + `]}`)
 }
 
@@ -187,7 +193,11 @@ func (u *upstream) call(ctx context.Context, r *wire.Request) (json.RawMessage, 
 	return nil, wire.Errorf(wire.CodeInvalidParams, "no tool %s", name)
 }
 
-func (u *upstream) HandleNotification(context.Context, *wire.Notification) {}
+func (u *upstream) HandleNotification(_ context.Context, n *wire.Notification) {
+	if n.Method != "notifications/initialized" {
+		u.told <- n.Method
+	}
+}
 
 func textResult(text string) json.RawMessage {
 	return append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), `}]}`...)

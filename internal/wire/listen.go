@@ -19,8 +19,7 @@ type Filter struct {
 // maxListeners bounds the subscriptions that are open at once, in all and for
 // one owner.
 const (
-	maxListeners      = 1024
-	maxListenersByOne = 64
+	maxListeners = 4096
 )
 
 const tasksExtension = "io.modelcontextprotocol/tasks"
@@ -273,7 +272,7 @@ func (s *Server) addListener(l *listener) bool {
 			mine++
 		}
 	}
-	if s.draining || len(s.listeners) >= maxListeners || mine >= maxListenersByOne {
+	if s.draining || len(s.listeners) >= maxListeners || mine >= s.opts.MaxByOne {
 		return false
 	}
 	s.listeners[l] = struct{}{}

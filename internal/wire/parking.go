@@ -12,6 +12,8 @@ import (
 // A parking holds the modern calls that wait for their client to come back with
 // answers. Their number and their time are bounded.
 type parking struct {
+	byOne int // that one client may have
+
 	mu     sync.Mutex
 	closed bool
 	jobs   map[parkID]*parkedJob
@@ -27,13 +29,12 @@ type parkedJob struct {
 }
 
 const (
-	parkTime       = 10 * time.Minute // then a parked call is cancelled
-	maxParked      = 1024
-	maxParkedByOne = 64
+	parkTime  = 10 * time.Minute // then a parked call is cancelled
+	maxParked = 4096
 )
 
-func newParking() *parking {
-	return &parking{jobs: map[parkID]*parkedJob{}, owners: map[string]int{}}
+func newParking(byOne int) *parking {
+	return &parking{byOne: byOne, jobs: map[parkID]*parkedJob{}, owners: map[string]int{}}
 }
 
 // errBadState is the answer to every requestState that does not fit, whatever
@@ -83,7 +84,7 @@ func (s *Server) unpark(sess *Session, m Message) (*job, *Error) {
 func (p *parking) add(id parkID, owner string, j *job) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.jobs) >= maxParked || p.owners[owner] >= maxParkedByOne {
+	if p.closed || len(p.jobs) >= maxParked || p.owners[owner] >= p.byOne {
 		return false
 	}
 	p.owners[owner]++

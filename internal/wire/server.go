@@ -54,6 +54,11 @@ type ServerOptions struct {
 	// 50, and only in 2025-03-26, which alone has batches.
 	Batches int
 
+	// MaxByOne is how many modern calls of one client may wait for it at once, and
+	// how many subscriptions it may have; 0 means 64. Over HTTP all that come from
+	// one principal count as one client.
+	MaxByOne int
+
 	// Opened is called when a legacy session begins, before its initialize is
 	// answered, and once for a connection on which modern requests come. Closed
 	// is called for the same sessions after their last call has returned.
@@ -125,7 +130,6 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	s := &Server{
 		opts:      opts,
 		log:       opts.Logger,
-		parked:    newParking(),
 		sessions:  map[*Session]struct{}{},
 		listeners: map[*listener]struct{}{},
 	}
@@ -139,6 +143,10 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	if s.description, err = NewDescription(opts.Info, opts.Capabilities, opts.Instructions); err != nil {
 		return nil, fmt.Errorf("server options: %w", err)
 	}
+	if opts.MaxByOne == 0 {
+		s.opts.MaxByOne = 64
+	}
+	s.parked = newParking(s.opts.MaxByOne)
 	versions := opts.Versions
 	if versions == nil {
 		versions = Versions()

@@ -1,0 +1,295 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// settings writes the user's settings.
+func settings(t *testing.T, o *patchbay.Options, text string) {
+	t.Helper()
+	o.StrictConfig = false
+	dir := filepath.Join(o.Home, ".config", "patchbay")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "settings.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(t *testing.T, a *agent) []string {
+	t.Helper()
+	list, err := a.ListTools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, def := range list.Items {
+		name, _ := wire.StringMember(def, "name")
+		all = append(all, name)
+	}
+	return all
+}
+
+func two(t *testing.T, change func(*patchbay.Options)) (w *world, one, two *upstream) {
+	one, two = newUpstream(t, "one"), newUpstream(t, "two")
+	w = newWorld(t, map[string]patchbay.LocalServer{"one": one, "two": two}, nil, change)
+	if err := w.host.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w, one, two
+}
+
+// Everything of all servers is there under names that do not collide, in the same
+// order for everybody.
+func TestEverything(t *testing.T) {
+	w, _, _ := two(t, nil)
+	a := w.connect(t, "http", wire.Version20251125, "", able)
+	list := names(t, a)
+	if !slices.IsSorted(list) || !slices.Contains(list, "mcp__one__echo") || !slices.Contains(list, "mcp__two__echo") {
+		t.Errorf("%v", list)
+	}
+	if other := names(t, w.connect(t, "stdio", wire.Version20260728, "", `{}`)); !slices.Equal(list, other) {
+		t.Errorf("%v\n%v", list, other)
+	}
+	resources, err := a.ListResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"uri":"patchbay://one/shared://x","name":"shared","size":1.0} {"uri":"one://own","name":"own"} {"uri":"patchbay://two/shared://x","name":"shared","size":1.0} {"uri":"two://own","name":"own"}]`
+	if got := fmt.Sprintf("%s", resources.Items); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for uri, server := range map[string]string{"patchbay://one/shared://x": "one", "patchbay://two/shared://x": "two", "one://own": "one", "two://own": "two", "two://t/9": "two"} {
+		raw, err := a.ReadResource(t.Context(), uri)
+		if own := strings.TrimPrefix(uri, "patchbay://"+server+"/"); err != nil || !strings.Contains(string(raw), fmt.Sprintf(`{"uri":%q,"text":%q}`, own, server)) {
+			t.Errorf("%s: %s, %v", uri, raw, err)
+		}
+	}
+	if _, err := a.ReadResource(t.Context(), "shared://x"); err == nil || !strings.Contains(err.Error(), "patchbay://one/shared://x") {
+		t.Errorf("a URI of two servers: %v", err)
+	}
+	prompts, err := a.ListPrompts(t.Context())
+	if got := fmt.Sprintf("%s", prompts.Items); err != nil || !strings.Contains(got, `{"name":"mcp__one__greet","description":"d"`) || !strings.Contains(got, `"mcp__two__greet"`) {
+		t.Errorf("%s, %v", got, err)
+	}
+	if _, err := a.CallTool(t.Context(), "mcp__one__ecoh", nil); err == nil || !strings.Contains(err.Error(), "mcp__one__echo") {
+		t.Errorf("a name that is misspelt: %v", err)
+	}
+	if got := a.Opening().Instructions; !strings.Contains(got, "# one\n\nBe kind to one.") || !strings.Contains(got, "# two\n\nBe kind to two.") {
+		t.Errorf("instructions %q", got)
+	}
+	if err := a.Subscribe(t.Context(), "patchbay://two/shared://x"); err != nil {
+		t.Fatal(err)
+	}
+	a.call(t, "mcp__two__touch", `{"uri":"shared://x"}`)
+	if got := a.await(t, "notifications/resources/updated"); got != `{"uri":"patchbay://two/shared://x"}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A server's own endpoint is the server: what it says of itself, its names, and
+// methods nobody here knows.
+func TestOneServer(t *testing.T) {
+	w := newWorld(t, map[string]patchbay.LocalServer{"one": newUpstream(t, "one", wire.Version20251125), "two": newUpstream(t, "two")}, nil, nil)
+	a := w.connect(t, "http", wire.Version20251125, "one", able)
+	o := a.Opening()
+	if string(o.ServerInfo) != `{"name":"one","version":"1.2.3","icons":[ ]}` || o.Instructions != "Be kind to one." || !strings.Contains(string(o.Capabilities), `"experimental":{"x":{"y":1.50}}`) {
+		t.Errorf("%s", o.Raw)
+	}
+	if list := names(t, a); !slices.Contains(list, "echo") || len(list) != 15 {
+		t.Errorf("%v", list)
+	}
+	raw, err := a.Call(t.Context(), wire.Call{Method: "custom/method", Params: json.RawMessage(`{ "b": 1.50 }`)})
+	if err != nil || string(raw) != `{ "b": 1.50 }` {
+		t.Errorf("%s, %v", raw, err)
+	}
+	modern := w.connect(t, "http", wire.Version20260728, "two", `{}`)
+	if name, _ := wire.StringMember(modern.Opening().ServerInfo, "name"); name != "two" {
+		t.Errorf("%s", modern.Opening().Raw)
+	}
+}
+
+// A profile is the selection that the settings make.
+func TestProfile(t *testing.T) {
+	w, _, _ := two(t, func(o *patchbay.Options) {
+		settings(t, o, `{"gateway":{"profiles":{"few":{"servers":["one"],"tools":["mcp__one__e*"]}}},"permissions":{"deny":["mcp__two__secret"]}}`)
+	})
+	a := w.connect(t, "http", wire.Version20251125, "@few", able)
+	if list := names(t, a); !slices.Equal(list, []string{"mcp__one__echo", "mcp__one__elicit"}) {
+		t.Errorf("%v", list)
+	}
+	if _, err := a.CallTool(t.Context(), "mcp__two__echo", json.RawMessage(`{}`)); err == nil {
+		t.Error("a tool of another server was called")
+	}
+	if raw, err := a.ReadResource(t.Context(), "two://own"); err != nil || !strings.Contains(string(raw), `"text":"one"`) {
+		t.Errorf("the one server was not asked: %s, %v", raw, err)
+	}
+	if _, err := a.ReadResource(t.Context(), "patchbay://two/two://own"); err == nil {
+		t.Error("a resource of another server was read")
+	}
+	all := w.connect(t, "http", wire.Version20251125, "", able)
+	if slices.Contains(names(t, all), "mcp__two__secret") {
+		t.Error("a tool that is denied is listed")
+	}
+	own := w.connect(t, "http", wire.Version20251125, "two", able)
+	if slices.Contains(names(t, own), "secret") {
+		t.Error("a tool that is denied is in its server's own list")
+	}
+	if _, err := own.CallTool(t.Context(), "secret", json.RawMessage(`{}`)); err == nil {
+		t.Error("a tool that is denied was called")
+	}
+}
+
+func TestNoSuchEndpoint(t *testing.T) {
+	w, _, _ := two(t, nil)
+	srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{}))
+	defer srv.Close()
+	for _, path := range []string{"/mcp/three", "/mcp/@none", "/mcpx", "/", "/mcp/one/two"} {
+		r, _ := http.NewRequest(http.MethodPost, srv.URL+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		resp, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+}
+
+// A task is asked about at the server that has it.
+func TestTasks(t *testing.T) {
+	w, _, _ := two(t, nil)
+	a := w.connect(t, "http", wire.Version20251125, "", able)
+	for _, server := range []string{"one", "two"} {
+		raw, err := a.Call(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"mcp__` + server + `__task","arguments":{},"task":{"ttl":1000}}`)})
+		id, _ := wire.StringMember(raw, "task", "taskId")
+		if err != nil || id != "t-"+server {
+			t.Fatalf("%s, %v", raw, err)
+		}
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			raw, err = a.Call(t.Context(), wire.Call{Method: method, Params: json.RawMessage(`{"taskId":"` + id + `"}`)})
+			if at, _ := wire.StringMember(raw, "at"); err != nil || at != server {
+				t.Errorf("%s: %s, %v", method, raw, err)
+			}
+		}
+	}
+	if _, err := a.Call(t.Context(), wire.Call{Method: "tasks/get", Params: json.RawMessage(`{"taskId":"nobody's"}`)}); err == nil {
+		t.Error("a task that nobody has was found")
+	}
+	raw, err := a.Call(t.Context(), wire.Call{Method: "tasks/list"})
+	if err != nil || string(raw) != `{"tasks":[{"taskId":"listed-one"},{"taskId":"listed-two"}]}` {
+		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+// Servers get the capabilities of the client, and nothing that it lacks.
+func TestCapabilitiesAreTheClients(t *testing.T) {
+	w, _, _ := two(t, nil)
+	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+		for _, over := range []string{"stdio", "http"} {
+			a := w.connect(t, over, version, "", `{}`)
+			for _, tool := range []string{"elicit", "sample", "roots"} {
+				if got := a.call(t, "mcp__one__"+tool, `{}`); !strings.HasPrefix(got, "refused: ") {
+					t.Errorf("%s over %s, %s: %s", version, over, tool, got)
+				}
+			}
+		}
+	}
+}
+
+// Clients with the same roots share a process, those with others do not, and
+// a server hears when they change.
+func TestRootsDecideWhoShares(t *testing.T) {
+	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
+	agents := make([]*agent, 3)
+	pids := make([]string, 3)
+	for i := range agents {
+		agents[i] = w.connect(t, "http", wire.Version20251125, "", `{"roots":{"listChanged":true}}`)
+		agents[i].roots = fmt.Sprintf(`{"roots":[{"uri":"file:///%d"}]}`, i/2)
+		pids[i] = agents[i].call(t, "mcp__srv__pid", `{}`)
+	}
+	if pids[0] != pids[1] || pids[0] == pids[2] {
+		t.Errorf("processes %v", pids)
+	}
+}
+
+func TestRootsChange(t *testing.T) {
+	w, one, _ := two(t, nil)
+	a := w.connect(t, "http", wire.Version20251125, "", able)
+	if got := a.call(t, "mcp__one__roots", `{}`); !strings.Contains(got, "file:///r") {
+		t.Errorf("got %s", got)
+	}
+	a.mu.Lock()
+	a.roots = `{"roots":[{"uri":"file:///other"}]}`
+	a.mu.Unlock()
+	if err := a.RootsChanged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-one.told; got != "notifications/roots/list_changed" {
+		t.Errorf("got %s", got)
+	}
+	if got := a.call(t, "mcp__one__roots", `{}`); !strings.Contains(got, "file:///other") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A list in pages is the same as one without.
+func TestPages(t *testing.T) {
+	w, one, two := two(t, nil)
+	for _, u := range []*upstream{one, two} {
+		u.mu.Lock()
+		u.bulk = 40 // of 150 kB each, so that all of it is more than a page
+		u.mu.Unlock()
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := w.host.Reconnect(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := w.connect(t, "http", wire.Version20251125, "", `{}`)
+	seen, pages := map[string]bool{}, 0
+	for cursor := ""; ; pages++ {
+		params, _ := json.Marshal(map[string]string{"cursor": cursor})
+		if cursor == "" {
+			params = nil
+		}
+		raw, err := a.Call(t.Context(), wire.Call{Method: "tools/list", Params: params})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools, _ := wire.Member(raw, "tools")
+		for def := range wire.Elements(tools) {
+			name, _ := wire.StringMember(def, "name")
+			if seen[name] {
+				t.Errorf("%s is there twice", name)
+			}
+			seen[name] = true
+		}
+		var more bool
+		if cursor, more = wire.StringMember(raw, "nextCursor"); !more {
+			break
+		}
+	}
+	if len(seen) != 2*(15+40) || pages < 1 {
+		t.Errorf("%d tools on %d more pages", len(seen), pages)
+	}
+	if _, err := a.Call(t.Context(), wire.Call{Method: "tools/list", Params: json.RawMessage(`{"cursor":"nonsense"}`)}); err == nil {
+		t.Error("a cursor that means nothing was taken")
+	}
+}
