@@ -265,11 +265,15 @@ func (h *Host) backUp(target discover.Target, data []byte) (string, error) {
 // values of others beside ours, so every text is masked that is not one of the
 // entry's own, and the token is masked too.
 func maskedDiff(target discover.Target, before, after []byte) string {
-	old := string(before)
-	if old != "" && !strings.HasSuffix(old, "\n") {
-		old += "\n" // or its last line, whatever it says, would count as changed
+	// Or the last line, whatever it says, would count as changed.
+	ended := func(text []byte) string {
+		if len(text) == 0 || bytes.HasSuffix(text, []byte("\n")) {
+			return string(text)
+		}
+		return string(text) + "\n"
 	}
-	text, err := udiff.ToUnified(target.File, target.File, old, udiff.Strings(old, string(after)), 0)
+	old, now := ended(before), ended(after)
+	text, err := udiff.ToUnified(target.File, target.File, old, udiff.Lines(old, now), 0)
 	if err != nil {
 		return ""
 	}

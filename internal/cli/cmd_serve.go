@@ -119,6 +119,8 @@ type serving struct {
 	views   *control.Views
 	reports sync.WaitGroup // what is told a while after the start
 
+	metricsURL string // empty if there are none
+
 	mu       sync.Mutex
 	gateways map[*patchbay.Host]*gateway.Gateway
 }
@@ -210,6 +212,7 @@ func (s *serving) offerMetrics(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.metricsURL = l.URL + "/metrics"
 	return gateway.ServeMetrics(ctx, l, s.books.Metrics()), nil
 }
 
@@ -362,6 +365,9 @@ func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 	}
 	p := a.printer()
 	p.line("Serving %s (Ctrl-C ends it)", url+"/mcp")
+	if s.metricsURL != "" {
+		p.line("Metrics %s", s.metricsURL)
+	}
 	p.line("")
 	p.offered(servers)
 	self := a.itself()

@@ -542,6 +542,31 @@ func TestServeWithoutToken(t *testing.T) {
 	}
 }
 
+func TestServeMetrics(t *testing.T) {
+	home, project := machine(t)
+	configure(t, home, mcptestEntry())
+	g := startGateway(t, home, project, "--metrics", "127.0.0.1:0")
+	g.call("/mcp", "tools/call", `{"name":"mcp__s__echo","arguments":{"text":"x"}}`)
+	var address string
+	for address == "" { // it is printed right behind where the gateway is
+		g.mu.Lock()
+		_, rest, _ := strings.Cut(g.stdout.String(), "Metrics ")
+		g.mu.Unlock()
+		address, _, _ = strings.Cut(rest, "\n")
+	}
+	g.url = strings.TrimSuffix(address, "/metrics")
+	if resp, body := g.request(http.MethodGet, "/metrics", ""); resp.StatusCode != http.StatusOK || !strings.Contains(body, `server="s"`) {
+		t.Errorf("%s: %s", resp.Status, body)
+	}
+	if resp, _ := g.request(http.MethodGet, "/metrics", "", "Origin", "https://evil.example.com"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("to a web page: %s", resp.Status)
+	}
+	if resp, _ := g.request(http.MethodPost, "/mcp", "{}"); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("the gateway beside the metrics: %s", resp.Status)
+	}
+	g.end(syscall.SIGTERM)
+}
+
 func TestServeJSON(t *testing.T) {
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
