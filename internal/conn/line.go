@@ -81,16 +81,15 @@ const successionPatience = time.Second
 
 // newLine returns a line that stands for its server, in the place of another if
 // there was one. pool.mu is held.
-func newLine(up *upstream, key lineKey, p Profile, before *line) *line {
+func newLine(up *upstream, p Profile, before *line) *line {
 	lead, t := up.lead(), up.target()
 	s := &line{
 		pool:       up.pool,
 		up:         up,
-		key:        key,
+		key:        lineKey{p.Key, p.Session},
 		profile:    p,
 		name:       lead.name,
 		log:        up.pool.log.With("server", lead.name),
-		after:      before,
 		done:       make(chan struct{}),
 		lingering:  make(chan struct{}),
 		wake:       make(chan struct{}, 1),
@@ -104,11 +103,11 @@ func newLine(up *upstream, key lineKey, p Profile, before *line) *line {
 			changed: make(chan struct{}),
 		},
 	}
-	if p.Key == "" {
-		s.profile.Capabilities = lead.manager.opts.Capabilities
-	}
 	if before != nil && (before.up == up || before.shelf.sharesKey(&s.shelf)) {
 		s.shelf.inherit(&before.shelf)
+	}
+	if before != nil && before.ends() {
+		s.after = before
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if t.off() {
@@ -183,6 +182,13 @@ func (s *line) live() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.State == config.Connected || s.state.State == config.Connecting
+}
+
+// ends reports whether the line is retired.
+func (s *line) ends() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retired
 }
 
 // gone reports whether the line has ended.

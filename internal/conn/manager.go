@@ -118,6 +118,7 @@ type Manager struct {
 	resolver *secret.Resolver
 	owned    *secret.Resolver // to be closed by us, or nil
 	pool     *pool
+	ownKey   string // of profiles without one
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -160,7 +161,7 @@ func (m *Manager) Guard() *proc.Guard { return m.pool.guard }
 
 func newManagerIn(p *pool, o Options) *Manager {
 	m := &Manager{
-		opts: o, pool: p, resolver: o.Resolver,
+		opts: o, pool: p, resolver: o.Resolver, ownKey: "own " + string(o.Capabilities),
 		seats: map[string]*seat{}, holds: map[lineKey]hold{},
 		subscribed: map[subscription]Profile{}, levels: map[logLevel]string{},
 	}
@@ -177,16 +178,10 @@ func newManagerIn(p *pool, o Options) *Manager {
 // started or stopped is so in the background. Servers whose ConnectHash stays
 // the same keep their connection. Applying the same twice changes nothing.
 func (m *Manager) Apply(want map[string]Target) {
-	if m.apply(want) {
-		m.changed()
-	}
-}
-
-func (m *Manager) apply(want map[string]Target) (changed bool) {
 	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
+	defer m.pool.unlock()
 	if m.closed {
-		return false
+		return
 	}
 	have := make(map[string]Target, len(m.seats))
 	for name, s := range m.seats {
@@ -214,9 +209,8 @@ func (m *Manager) apply(want map[string]Target) (changed bool) {
 		case start, restart:
 			m.join(name, want[name], before[name])
 		}
-		changed = true
+		m.pool.news[m] = true
 	}
-	return changed
 }
 
 // Server returns the server of that name, as it is reached with a profile.
@@ -231,8 +225,9 @@ func (m *Manager) Server(name string, p Profile) (*Server, bool) {
 // it until it is released.
 func (m *Manager) Hold(p Profile) {
 	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	shared := lineKey{profile: m.declares(p)}
+	defer m.pool.unlock()
+	p = m.declared(p)
+	shared := lineKey{profile: p.Key}
 	for _, key := range []lineKey{shared, {shared.profile, p.Session}} {
 		m.holds[key] = hold{m.holds[key].count + 1, p}
 	}
@@ -265,8 +260,9 @@ func (m *Manager) Notify(ctx context.Context, p Profile, method string, params j
 // their server: such a one stays until it is replaced.
 func (m *Manager) Release(p Profile) {
 	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	shared := lineKey{profile: m.declares(p)}
+	defer m.pool.unlock()
+	p = m.declared(p)
+	shared := lineKey{profile: p.Key}
 	for _, key := range []lineKey{shared, {shared.profile, p.Session}} {
 		h := m.holds[key]
 		if h.count--; h.count > 0 {
@@ -282,39 +278,33 @@ func (m *Manager) Release(p Profile) {
 	}
 }
 
-// declares identifies what a profile declares to servers.
-func (m *Manager) declares(p Profile) string {
+// declared is a profile with a key, and capabilities that go with it.
+func (m *Manager) declared(p Profile) Profile {
 	if p.Key == "" {
-		return string(m.opts.Capabilities)
+		p.Key, p.Capabilities = m.ownKey, m.opts.Capabilities
 	}
-	return p.Key
+	return p
 }
 
 // line returns the line for a profile, which may have to take the place of
 // another for that, and whether other Managers use it.
 func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error) {
 	m.pool.mu.Lock()
+	defer m.pool.unlock()
 	s := m.seats[name]
 	if s == nil {
-		m.pool.mu.Unlock()
 		return nil, false, &failure{kind: KindDenied, err: errRetired}
 	}
 	beside = len(s.up.seats) > 1
 	if p.Session == "" || s.target.off() {
-		defer m.pool.mu.Unlock()
 		return s.up.standing, beside, nil
 	}
-	key := s.up.keyFor(m, p)
+	p = m.declared(p)
+	key := s.up.keyOf(p)
 	if m.holds[key].count == 0 {
-		m.pool.mu.Unlock()
 		return nil, false, &failure{kind: KindDenied, err: errReleased}
 	}
-	l, takenOver := s.up.lineFor(key, p)
-	m.pool.mu.Unlock()
-	if takenOver {
-		s.up.changed()
-	}
-	return l, beside, nil
+	return s.up.lineFor(key, p), beside, nil
 }
 
 // present returns the line of a profile or the one that stands for the server,
@@ -347,7 +337,7 @@ func (m *Manager) Close() error {
 		}
 	}
 	ending, last := m.ending, p.managers == 0
-	p.mu.Unlock()
+	p.unlock()
 	m.stop()
 	for _, l := range ending {
 		<-l.done

@@ -3,6 +3,7 @@ package conn
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -33,6 +34,7 @@ type pool struct {
 	upstreams map[upstreamKey]*upstream
 	split     map[upstreamKey]string // those that turned out not to be fit for sharing, and why
 	solo      map[string]int         // lines that a session has for itself, by session
+	news      map[*Manager]bool      // that are to be told of a change
 }
 
 func newPool(o Options) *pool {
@@ -42,6 +44,7 @@ func newPool(o Options) *pool {
 		upstreams: map[upstreamKey]*upstream{},
 		split:     map[upstreamKey]string{},
 		solo:      map[string]int{},
+		news:      map[*Manager]bool{},
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -59,6 +62,19 @@ func newPool(o Options) *pool {
 		return p.guard.Close()
 	})
 	return p
+}
+
+// unlock releases mu and tells those of a change who are to be told.
+func (p *pool) unlock() {
+	var told []*Manager
+	if len(p.news) > 0 {
+		told = slices.Collect(maps.Keys(p.news))
+		clear(p.news)
+	}
+	p.mu.Unlock()
+	for _, m := range told {
+		m.changed()
+	}
 }
 
 // upstreamKey tells apart what is connected differently.
@@ -144,9 +160,7 @@ func (up *upstream) sweep(m *Manager, closing bool) {
 		}
 		return
 	}
-	if up.pool.upstreams[up.key] == up {
-		delete(up.pool.upstreams, up.key)
-	}
+	delete(up.pool.upstreams, up.key)
 	m.ending = slices.DeleteFunc(m.ending, (*line).gone)
 	for _, l := range up.lines {
 		up.close(l, errRetired, false)
@@ -217,11 +231,15 @@ func (up *upstream) unshared() bool {
 
 // keyFor returns the key of the line that a profile gets.
 func (up *upstream) keyFor(m *Manager, p Profile) lineKey {
-	key := lineKey{profile: m.declares(p)}
+	return up.keyOf(m.declared(p))
+}
+
+// keyOf is keyFor a profile with a key.
+func (up *upstream) keyOf(p Profile) lineKey {
 	if up.unshared() {
-		key.session = p.Session
+		return lineKey{p.Key, p.Session}
 	}
-	return key
+	return lineKey{profile: p.Key}
 }
 
 // held reports whether a session that is open is entitled to a line.
@@ -236,8 +254,7 @@ func (up *upstream) held(l *line) bool {
 // none: a server that is connected for nobody in particular had best be
 // connected for those who will call it.
 func (up *upstream) favourite() Profile {
-	lead := up.lead().manager
-	best := Profile{Capabilities: lead.opts.Capabilities}
+	best := up.lead().manager.declared(Profile{})
 	if up.unshared() {
 		return best
 	}
@@ -255,7 +272,7 @@ func (up *upstream) favourite() Profile {
 // open adds a line that stands for the server, in the place of an earlier one
 // if there was one. It is to be begun.
 func (up *upstream) open(p Profile, before *line) *line {
-	l := newLine(up, lineKey{up.lead().manager.declares(p), p.Session}, p, before)
+	l := newLine(up, p, before)
 	up.lines[l.key] = l
 	if p.Session != "" {
 		up.pool.solo[p.Session]++
@@ -275,29 +292,32 @@ func (up *upstream) begin(l *line) {
 // lineFor returns the line for a session: the one that declares what it does, if
 // there is one. Otherwise it takes the place of the one that stands for the
 // server, unless other sessions need that.
-func (up *upstream) lineFor(key lineKey, p Profile) (l *line, takenOver bool) {
-	l = up.lines[key]
+func (up *upstream) lineFor(key lineKey, p Profile) *line {
+	l := up.lines[key]
 	if l == up.standing {
-		return l, false
+		return l
 	}
 	p.Session = key.session
-	if up.held(up.standing) {
-		if l == nil {
-			l = up.open(p, nil)
-			l.shelf.inherit(&up.standing.shelf)
-			l.extra, l.dormant = true, true
-			up.begin(l)
-		}
-		return l, false
+	if !up.held(up.standing) {
+		up.takeOver(l, p, true)
+		return up.standing
 	}
-	up.takeOver(l, p, true)
-	return up.standing, true
+	if l == nil {
+		l = up.open(p, nil)
+		l.shelf.inherit(&up.standing.shelf)
+		l.extra, l.dormant = true, true
+		up.begin(l)
+	}
+	return l
 }
 
 // takeOver has a line stand for the server in the place of the present one. If
 // it is nil it is made. The calls of the present one come to their end, if that
 // is to be done gently.
 func (up *upstream) takeOver(l *line, p Profile, gently bool) {
+	for _, s := range up.seats {
+		up.pool.news[s.manager] = true
+	}
 	old := up.standing
 	up.dismiss(old, gently)
 	up.standing = l
@@ -352,7 +372,7 @@ func (up *upstream) prune(gently bool) (ended []*line) {
 			ended = append(ended, old)
 		case old.key.session != "":
 			p := up.favourite()
-			up.takeOver(up.lines[lineKey{profile: up.lead().manager.declares(p)}], p, gently)
+			up.takeOver(up.lines[lineKey{profile: p.Key}], p, gently)
 			ended = append(ended, old)
 		}
 	}
@@ -416,14 +436,14 @@ func (s *Shared) Split(why string) {
 	up := s.line.up
 	p := up.pool
 	p.mu.Lock()
-	news := p.split[up.key] == "" && len(up.seats) > 0
-	if news {
-		p.split[up.key] = why
-		up.prune(true)
+	defer p.unlock()
+	if p.split[up.key] != "" || len(up.seats) == 0 {
+		return
 	}
-	p.mu.Unlock()
-	if news {
-		s.line.log.Warn("the server is not shared any more", "reason", why)
-		up.changed()
+	s.line.log.Warn("the server is not shared any more", "reason", why)
+	p.split[up.key] = why
+	up.prune(true)
+	for _, seat := range up.seats {
+		p.news[seat.manager] = true // of the warning
 	}
 }

@@ -109,7 +109,7 @@ func (m *Manager) SetLevel(ctx context.Context, p Profile, name, level string) {
 	defer wg.Wait()
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	declared := m.declares(p)
+	declared := m.declared(p).Key
 	m.levels[logLevel{name, declared}] = level
 	for _, s := range m.seats {
 		for key, l := range s.up.lines {

@@ -1,0 +1,247 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/config"
+)
+
+// held is a server as a session reaches it that was just opened.
+func held(t *testing.T, m *Manager, p Profile) *Server {
+	t.Helper()
+	m.Hold(p)
+	s, ok := m.Server("srv", p)
+	if !ok {
+		t.Fatal("no server")
+	}
+	return s
+}
+
+func rich(session string) Profile {
+	return Profile{Key: "rich", Capabilities: []byte(`{"sampling":{}}`), Session: session}
+}
+
+func plain(session string) Profile { return Profile{Session: session} }
+
+// A session that declares something else takes the server over, and the host
+// goes on with what is there. What the server offers is known all the time.
+func TestTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		f.set(func() {
+			f.init = func(context.Context) error {
+				if c := s.Catalog(); c == nil || c.tool("echo") == nil || !c.Cached {
+					t.Errorf("during the takeover the catalog is %+v", c)
+				}
+				return nil
+			}
+		})
+		first, second := held(t, m, rich("1")), held(t, m, rich("2"))
+		if f.started() != 1 {
+			t.Errorf("%d starts before a call", f.started())
+		}
+		mustCall(t, first)
+		mustCall(t, second)
+		mustCall(t, s)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+		if f.started() != 2 {
+			t.Errorf("%d starts for one kind of session", f.started())
+		}
+		m.Release(rich("1"))
+		mustCall(t, second)
+		m.Release(rich("2"))
+		mustCall(t, s)
+		time.Sleep(time.Hour)
+		if wantState(t, s, config.Connected, ""); f.started() != 2 {
+			t.Errorf("%d starts after the sessions are gone", f.started())
+		}
+		if e := callError(t, call(t.Context(), first)); e.Kind != KindDenied {
+			t.Errorf("a closed session: %+v", e)
+		}
+		mustCall(t, held(t, m, plain("3")))
+		if f.started() != 3 {
+			t.Errorf("%d starts after a session of another kind", f.started())
+		}
+	})
+}
+
+// Two kinds of sessions have two connections. The additional one ends when it is
+// idle, and with the sessions that need it.
+func TestTwoKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		p, r := held(t, m, plain("1")), held(t, m, rich("2"))
+		mustCall(t, p)
+		mustCall(t, r)
+		if f.started() != 2 {
+			t.Errorf("%d starts", f.started())
+		}
+		time.Sleep(profileIdle)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+		wantState(t, r, config.Pending, "without a call")
+		mustCall(t, r)
+		m.Release(plain("1"))
+		synctest.Wait()
+		if l, _ := m.present("srv", Profile{}); l.key.profile != "rich" || f.started() != 3 {
+			t.Errorf("%+v stands for the server, after %d starts", l.key, f.started())
+		}
+		wantState(t, s, config.Connected, "")
+		mustCall(t, r)
+		if f.started() != 3 {
+			t.Errorf("%d starts", f.started())
+		}
+	})
+}
+
+// A takeover may fail like any other start. What the server offered is not
+// forgotten for that, and the next call tries again.
+func TestFailureDuringATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		f.set(func() { f.refuse = errors.New("not now") })
+		r := held(t, m, rich("1"))
+		if e := callError(t, call(t.Context(), r)); e.Kind != KindTransport {
+			t.Errorf("%+v", e)
+		}
+		wantState(t, s, config.Failed, "not now")
+		if c := s.Catalog(); c == nil || c.tool("echo") == nil {
+			t.Errorf("%+v", c)
+		}
+		f.set(func() { f.refuse = nil })
+		mustCall(t, r)
+		mustWait(t, s)
+	})
+}
+
+// What a session has subscribed to follows it to the next connection of the
+// server, and ends with nobody wanting it.
+func TestSubscriptionsFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		one(t, m, local(f))
+		a, b := held(t, m, rich("1")), held(t, m, rich("2"))
+		for _, s := range []*Server{a, b} {
+			if err := s.Subscribe(t.Context(), "x:y"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.SetLevel(t.Context(), rich("1"), "", "info")
+		synctest.Wait()
+		subscribed, levels := f.count("resources/subscribe"), f.count("logging/setLevel")
+		changed := local(f)
+		changed.ConnectHash = "2"
+		mustWait(t, one(t, m, changed))
+		if n := f.count("resources/subscribe"); n != subscribed+1 || f.count("logging/setLevel") != levels+1 {
+			t.Errorf("%d subscriptions and %d levels on the new connection", n-subscribed, f.count("logging/setLevel")-levels)
+		}
+		for i, s := range []*Server{a, b} {
+			if err := s.Unsubscribe(t.Context(), "x:y"); err != nil || f.count("resources/unsubscribe") != i {
+				t.Errorf("%v, unsubscribed %d times", err, f.count("resources/unsubscribe"))
+			}
+		}
+	})
+}
+
+// An entry may be made unshared and shared again while sessions are there.
+func TestUnshared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		shared, unshared := local(f), local(f)
+		unshared.Unshared = true
+		s := one(t, m, shared)
+		a, b := held(t, m, plain("1")), held(t, m, plain("2"))
+		for i, step := range []struct {
+			target Target
+			starts int
+		}{{shared, 1}, {unshared, 3}, {shared, 4}, {unshared, 6}} {
+			m.Apply(map[string]Target{"srv": step.target})
+			mustCall(t, a)
+			mustCall(t, b)
+			mustCall(t, a)
+			mustCall(t, s)
+			if f.started() != step.starts {
+				t.Errorf("step %d: %d starts, want %d", i, f.started(), step.starts)
+			}
+		}
+		m.Release(plain("1"))
+		m.Release(plain("2"))
+		synctest.Wait()
+		wantState(t, s, config.Pending, "")
+		m.pool.mu.Lock()
+		defer m.pool.mu.Unlock()
+		if n := len(m.pool.solo); n != 0 {
+			t.Errorf("%d lines of sessions that are gone", n)
+		}
+	})
+}
+
+// Managers beside each other share a connection whatever they call the server,
+// unless one of them has two servers that are the same: then so have the others.
+func TestBeside(t *testing.T) {
+	r := newRemote(t)
+	m := newManager(t, Options{})
+	one(t, m, r.target())
+	next, err := m.Beside(Options{Capabilities: []byte(`{"sampling":{}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	initialized := func(want int) {
+		t.Helper()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if n := r.requests["initialize"]; n != want {
+			t.Errorf("connected %d times, want %d", n, want)
+		}
+	}
+	server := func(m *Manager, name string, p Profile) *Server {
+		t.Helper()
+		s, ok := m.Server(name, p)
+		if !ok {
+			t.Fatalf("no server %s", name)
+		}
+		mustCall(t, s)
+		return s
+	}
+	s := server(m, "srv", Profile{})
+	next.Apply(map[string]Target{"mine": r.target(), "other": r.target()})
+	server(next, "mine", Profile{})
+	initialized(1)
+	server(next, "other", Profile{})
+	initialized(2)
+	m.Apply(map[string]Target{"srv": r.target(), "too": r.target()})
+	server(m, "too", Profile{})
+	initialized(2)
+
+	// The same key means what each declares itself.
+	m.Hold(plain("1"))
+	next.Hold(plain("2"))
+	for range 2 {
+		server(m, "srv", plain("1"))
+		server(next, "mine", plain("2"))
+	}
+	initialized(3)
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+	mustCall(t, s)
+	initialized(3)
+	if _, err := next.Beside(Options{}); err == nil {
+		t.Error("beside a manager that is closed")
+	}
+}
