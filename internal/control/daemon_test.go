@@ -25,6 +25,7 @@ type bench struct {
 	t       *testing.T
 	opts    patchbay.Options
 	servers map[string]patchbay.LocalServer
+	attach  func(wire.Conn) error // in place of echo
 	socket  string
 	self    control.Identity
 	views   *control.Views
@@ -71,8 +72,13 @@ func (b *bench) open(ctx context.Context, dir string, beside *patchbay.Host) (*c
 	}
 	s := newEcho(b.t, dir)
 	return &control.View{
-		Host:   h,
-		Attach: func(ctx context.Context, c wire.Conn, endpoint string) error { return s.Serve(ctx, c) },
+		Host: h,
+		Attach: func(ctx context.Context, c wire.Conn, endpoint string) error {
+			if b.attach != nil {
+				return b.attach(c)
+			}
+			return s.Serve(ctx, c)
+		},
 		Close: func() error {
 			return errors.Join(s.Shutdown(context.WithoutCancel(ctx)), h.Close())
 		},
@@ -362,5 +368,43 @@ func TestStrangersAreRefused(t *testing.T) {
 			t.Errorf("%q: %q, %v", request, line, err)
 		}
 		conn.Close()
+	}
+}
+
+// A daemon that drops its clients at once is given up after a few attempts.
+func TestStdioGivesUpADaemonThatDropsIt(t *testing.T) {
+	b := newBench(t)
+	var dropped atomic.Int32
+	b.attach = func(c wire.Conn) error {
+		dropped.Add(1)
+		return c.Close()
+	}
+	b.start()
+	alone := control.NewViews(func(ctx context.Context, dir string, _ *patchbay.Host) (*control.View, error) {
+		s := newEcho(t, "alone")
+		return &control.View{
+			Attach: func(ctx context.Context, c wire.Conn, _ string) error { return s.Serve(ctx, c) },
+			Close:  func() error { return s.Shutdown(context.WithoutCancel(ctx)) },
+		}, nil
+	})
+	defer alone.Close()
+	in, typed := io.Pipe()
+	printed, out := io.Pipe()
+	ended := make(chan error, 1)
+	var said atomic.Int32
+	s := &control.Stdio{
+		In: in, Out: out, Dir: b.dir("one"), Socket: b.socket, Daemon: control.Daemon{Identity: b.self, Views: alone},
+		Say: func(string, ...any) { said.Add(1) },
+	}
+	go func() { ended <- s.Serve(t.Context()) }()
+	client := end{t, wire.NewStreamConn(printed, typed, nil)}
+	client.say(`{"jsonrpc":"2.0","id":1,"method":"prompts/list","params":{}}`)
+	client.hear(`{"jsonrpc":"2.0","id":1,"result":{"served":"alone"}}`)
+	client.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := dropped.Load(); n != 3 || said.Load() != 3 {
+		t.Errorf("dropped %d times, and said so %d times", n, said.Load())
 	}
 }

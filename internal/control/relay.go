@@ -206,6 +206,9 @@ func (r *Relay) replay(ctx context.Context, over leftover) error {
 		// Nothing may be said before that is answered.
 		for answered := false; !answered; {
 			m, err := r.server.Read()
+			if _, ok := errors.AsType[*wire.Garbage](err); ok {
+				continue
+			}
 			if err != nil {
 				return nil // the next Read says so again
 			}

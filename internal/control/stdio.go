@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +26,8 @@ type Stdio struct {
 	Say func(format string, args ...any) // tells the person what the client does not notice
 
 	own   sync.WaitGroup // the daemon that this process is, and what it serves here
-	moved []time.Time    // when a daemon was lost, lately
+	since time.Time      // when it was attached to the daemon
+	brief int            // how many daemons in a row were lost at once
 }
 
 // Serve returns when the client has gone. The end of ctx counts as the end of
@@ -94,6 +94,7 @@ func (s *Stdio) join(ctx context.Context) (wire.Conn, error) {
 	for deadline := time.Now().Add(joinTime); ; {
 		attached, err := s.attach(ctx)
 		if err == nil {
+			s.since = time.Now()
 			return attached, nil
 		}
 		if !errors.Is(err, ErrNoDaemon) {
@@ -133,16 +134,19 @@ func (s *Stdio) attach(ctx context.Context) (wire.Conn, error) {
 	return c.Attach(ctx, s.Endpoint)
 }
 
-// Whoever loses this many daemons within this time needs no further one.
+// Whoever loses this many daemons in a row, each within this time, needs no
+// further one.
 const (
 	tooOften = 3
-	lately   = 30 * time.Second
+	tooSoon  = time.Second
 )
 
 // next finds another host when the daemon has ended.
 func (s *Stdio) next(ctx context.Context) (wire.Conn, error) {
-	s.moved = slices.DeleteFunc(s.moved, func(at time.Time) bool { return time.Since(at) > lately })
-	if s.moved = append(s.moved, time.Now()); len(s.moved) >= tooOften {
+	if time.Since(s.since) > tooSoon {
+		s.brief = 0
+	}
+	if s.brief++; s.brief >= tooOften {
 		s.Socket = ""
 	}
 	attached, err := s.join(ctx)
