@@ -12,20 +12,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// consent asks whether a call may go ahead: the person whom the UI reaches, or
-// else the session's user. It returns nil if it may.
+// consent asks whether a call may go ahead: the session's user, as servers do,
+// or else the person whom the UI reaches. It returns nil if it may.
 func (s *Session) consent(ctx context.Context, t Tool, d Decision, arguments json.RawMessage) error {
 	ui, client := s.host.opts.UI, s.opts.Client
 	var ask func(ctx context.Context) (bool, error)
 	switch {
-	case ui != nil && ui.Confirm != nil:
-		ask = func(ctx context.Context) (ok bool, err error) {
-			err = s.host.protect("UI.Confirm", func() (err error) {
-				ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
-				return err
-			})
-			return ok, err
-		}
 	case client.elicitModes().form:
 		ask = func(ctx context.Context) (ok bool, err error) {
 			err = s.host.protect("Client.Elicit", func() error {
@@ -37,6 +29,14 @@ func (s *Session) consent(ctx context.Context, t Tool, d Decision, arguments jso
 			if refusal, is := errors.AsType[*RPCError](err); is { // which is no answer of the tool's server
 				err = errorf(KindDenied, "%s was not permitted: %v", t.Name, refusal)
 			}
+			return ok, err
+		}
+	case ui != nil && ui.Confirm != nil:
+		ask = func(ctx context.Context) (ok bool, err error) {
+			err = s.host.protect("UI.Confirm", func() (err error) {
+				ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
+				return err
+			})
 			return ok, err
 		}
 	default:

@@ -478,11 +478,13 @@ func TestConsentByElicitation(t *testing.T) {
 	if len(got) > 3000 {
 		t.Errorf("%d bytes", len(got))
 	}
-	// A UI that confirms comes first.
-	c.opts.UI = &patchbay.UI{Confirm: func(context.Context, patchbay.ConfirmRequest) (bool, error) { return true, nil }}
+	// The session's user comes before the UI of the host.
+	c.opts.UI = &patchbay.UI{Confirm: func(context.Context, patchbay.ConfirmRequest) (bool, error) {
+		t.Error("the host's user was asked")
+		return false, nil
+	}}
 	s = session(t, c.openConnected(), patchbay.SessionOptions{Client: &patchbay.Client{Elicit: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-		t.Error("the session's user was asked")
-		return nil, errors.New("no")
+		return json.RawMessage(`{"action":"accept","content":{"decision":"allow once"}}`), nil
 	}}})
 	if got := outcome(t, s); got != "hi" {
 		t.Errorf("got %q", got)

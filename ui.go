@@ -119,7 +119,7 @@ type Client struct {
 	// an *RPCError goes to the server as it is. A request goes to the session
 	// whose call made the server ask; where that cannot be told, to none. Roots
 	// is asked once, and again after Session.RootsChanged. Elicit also asks for
-	// consent to a call, if there is no UI.Confirm; the server is then empty. When
+	// consent to a call, before UI.Confirm would be; the server is then empty. When
 	// what the user was sent to a URL for is done, Notified is told.
 	Elicit func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Sample func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
