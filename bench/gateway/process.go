@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // The roles of this program, its first argument.
@@ -44,14 +46,15 @@ func play(role string, args []string) error {
 }
 
 // serveHTTP serves until the process is told to end, and says where on standard
-// output.
+// output. The limits of time are those of the gateway, as no server should be
+// without.
 func serveHTTP(h http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println("http://" + l.Addr().String())
-	return http.Serve(l, h)
+	return wire.NewHTTPServer(context.Background(), h).Serve(l)
 }
 
 // A process is a contestant at work.
