@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,9 @@ import (
 // looked at that is not needed to find the way. It has a Streamable HTTP front
 // with sessions, one upstream process that all clients share, and prefixed tool
 // names. It replaces the id and the name in a call, and the id in its answer, as
-// bytes; params and results are never decoded nor checked. There are no limits,
-// no permissions, no progress, no cancellation and no recovery.
+// bytes; params and results are never decoded nor checked. A client that goes
+// away cancels its call. There are no permissions, no progress, no requests of
+// the server's own and no recovery.
 
 const rawPrefix = "up__"
 
@@ -70,7 +72,7 @@ func startRaw(program string, args []string) (*rawProxy, error) {
 		err := p.read(stdout)
 		p.fail(errors.Join(err, cmd.Wait()))
 	}()
-	answer, err := p.call([]byte(initialize), openEnvelope([]byte(initialize)))
+	answer, err := p.call(context.Background(), []byte(initialize), openEnvelope([]byte(initialize)))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func startRaw(program string, args []string) (*rawProxy, error) {
 // learn asks for the tools, once.
 func (p *rawProxy) learn() error {
 	request := []byte(`{"jsonrpc":"2.0","id":0,"method":"tools/list"}`)
-	answer, err := p.call(request, openEnvelope(request))
+	answer, err := p.call(context.Background(), request, openEnvelope(request))
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (p *rawProxy) fail(err error) {
 
 // call passes a request on, with an id of ours and without the prefix of the
 // tool's name, and returns the answer.
-func (p *rawProxy) call(body []byte, e envelope) (rawAnswer, error) {
+func (p *rawProxy) call(ctx context.Context, body []byte, e envelope) (rawAnswer, error) {
 	line := make([]byte, 0, len(body)+24)
 	first, name := e.id, span{}
 	if string(e.method.of(body)) == `"tools/call"` {
@@ -187,17 +189,25 @@ func (p *rawProxy) call(body []byte, e envelope) (rawAnswer, error) {
 	if err := p.send(line); err != nil {
 		return rawAnswer{}, err
 	}
-	answer, ok := <-to
-	if !ok {
-		return rawAnswer{}, p.err
+	select {
+	case answer, ok := <-to:
+		if !ok {
+			return rawAnswer{}, p.err
+		}
+		return answer, nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		delete(p.waiting, id)
+		p.mu.Unlock()
+		p.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+		return rawAnswer{}, ctx.Err()
 	}
-	return answer, nil
 }
 
 // ServeHTTP implements http.Handler.
 func (p *rawProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || r.ContentLength < 0 {
-		http.Error(w, "only POST, with a length", http.StatusBadRequest)
+	if r.Method != http.MethodPost || r.ContentLength < 0 || r.ContentLength > 64<<20 {
+		http.Error(w, "only POST, with a length of at most 64 MiB", http.StatusBadRequest)
 		return
 	}
 	body := make([]byte, r.ContentLength)
@@ -225,7 +235,7 @@ func (p *rawProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case method == `"tools/list"`:
 		writePieces(w, []byte(`{"jsonrpc":"2.0","result":`), p.list, []byte(`,"id":`), id, []byte(`}`))
 	default:
-		answer, err := p.call(body, e)
+		answer, err := p.call(r.Context(), body, e)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return

@@ -158,9 +158,11 @@ func (c *Client) Call(ctx context.Context, call Call) (json.RawMessage, error) {
 // callModern sends one request of the modern era.
 func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, error) {
 	plain := call
-	var err error
-	if call.Params, err = c.meta.Load().addTo(plain.Params); err != nil {
-		return nil, fmt.Errorf("params of %s: %w", call.Method, err)
+	if call.meta = c.metaFor(call.Params); call.meta == nil {
+		var err error
+		if call.Params, err = c.meta.Load().addTo(plain.Params); err != nil {
+			return nil, fmt.Errorf("params of %s: %w", call.Method, err)
+		}
 	}
 	call.Header = c.mirrorArguments(call)
 	result, err := c.link.Call(ctx, call)
@@ -177,6 +179,18 @@ func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, er
 		return c.link.Call(ctx, call)
 	}
 	return result, err
+}
+
+// metaFor is what the link itself can add to params, together with a progress
+// token; nil if that has to be done before.
+func (c *Client) metaFor(params json.RawMessage) *requestMeta {
+	if _, ok := c.link.(*Peer); !ok || !isNull(params) && !IsObject(params) {
+		return nil
+	}
+	if _, has := Member(params, "_meta"); has {
+		return nil
+	}
+	return c.meta.Load()
 }
 
 // mirrorArguments returns the headers of a tool call, with those that repeat

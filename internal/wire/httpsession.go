@@ -401,4 +401,6 @@ func (h *HTTPHandler) newSession(ctx context.Context, principal string, m Messag
 	return s, answer, nil
 }
 
-func httpOwner(principal string) string { return "http:" + principal }
+// httpOwner is who owns what a principal opens over HTTP. Nobody can guess the
+// owner that a connection is (Server.Serve), so a name cannot be one.
+func httpOwner(principal string) string { return principal }

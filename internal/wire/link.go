@@ -59,6 +59,8 @@ type Call struct {
 	// asks at once, so that it can pass it on together. Otherwise it is asked one
 	// after the other, as people had best be.
 	AskTogether bool
+
+	meta *requestMeta // what a Peer adds to params that have no _meta
 }
 
 // Handler answers what the other side sends on its own account.

@@ -17,6 +17,11 @@ const maxProgress = 256
 // outgoingParams returns the params with a progress token of our own in the
 // place of the caller's, if there is one or progress is wanted.
 func (p *Peer) outgoingParams(k *call) json.RawMessage {
+	if k.Progress != nil || k.meta != nil {
+		if params, ok := insertMeta(k.Params, k.meta, k.Progress != nil, k.id); ok {
+			return params
+		}
+	}
 	token, ok := Member(k.Params, "_meta", "progressToken")
 	if !ok && k.Progress == nil {
 		return k.Params
@@ -31,6 +36,36 @@ func (p *Peer) outgoingParams(k *call) json.RawMessage {
 		p.mu.Unlock()
 	}
 	return params
+}
+
+// insertMeta gives params that have no _meta one with what is wanted in it, in
+// one go, as nearly every call needs it. It reports false if they have one.
+func insertMeta(params json.RawMessage, meta *requestMeta, token bool, id int64) (json.RawMessage, bool) {
+	if isNull(params) {
+		params = json.RawMessage("{}")
+	}
+	c := newCursor(params)
+	if !c.open || c.find("_meta") {
+		return nil, false
+	}
+	var members []byte
+	if meta != nil {
+		members = meta.whole[1 : len(meta.whole)-1]
+	}
+	out := make([]byte, 0, len(params)+len(members)+48)
+	out = append(out, params[:c.pos]...)
+	if c.valueEnd > 0 { // it is not the first
+		out = append(out, ',')
+	}
+	out = append(append(out, `"_meta":{`...), members...)
+	if token {
+		if members != nil {
+			out = append(out, ',')
+		}
+		out = append(out, `"progressToken":`...)
+		out = strconv.AppendInt(out, id, 10)
+	}
+	return append(append(out, '}'), params[c.pos:]...), true
 }
 
 // progressed passes a progress notification to its call. It reports false if
