@@ -3,11 +3,14 @@ package patchbay_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -183,5 +186,51 @@ func TestProxyRefuses(t *testing.T) {
 		if e.Hint != "Check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment." || strings.Contains(fmt.Sprintf("%#v %+v", e, h.Servers()[0]), "hunter2") {
 			t.Errorf("%s: %#v", name, e)
 		}
+	}
+}
+
+// What goes through a proxy to an https server is a matter between the two ends:
+// the certificate is the server's, and so is what is wrong with it.
+func TestProxyTunnel(t *testing.T) {
+	leavesNothing(t)
+	named(t, nil)
+	web := httptest.NewUnstartedServer(greeter)
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake fails
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	var asked atomic.Value
+	var tunnels sync.WaitGroup
+	t.Cleanup(tunnels.Wait)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tunnels.Add(1)
+		defer tunnels.Done()
+		asked.Store(r.Method + " " + r.Host)
+		far, err := net.Dial("tcp", web.Listener.Addr().String())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer far.Close()
+		near, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer near.Close()
+		_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n") // if the client is gone, so is what follows
+		carry := func(to, from net.Conn) { // without splice, which keeps pipes
+			_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
+			to.Close()
+		}
+		tunnels.Go(func() { carry(far, near) })
+		carry(near, far)
+	}))
+	t.Cleanup(proxy.Close)
+	h := withServers(t, map[string]config.Server{"web": {Type: config.HTTP, URL: "https://mcp.example.test/mcp"}}, func(o *patchbay.Options) {
+		o.Environ = []string{"https_proxy=" + proxy.URL}
+	})
+	e := asError(t, h.Connect(t.Context(), "web"))
+	if asked.Load() != "CONNECT mcp.example.test:443" || !strings.Contains(e.Message, "mcp.example.test: certificate") {
+		t.Errorf("asked for %v: %v", asked.Load(), e)
 	}
 }
