@@ -49,7 +49,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 			if expanded.Transport() == config.Stdio && !filepath.IsAbs(expanded.Cwd) {
 				expanded.Cwd = filepath.Join(t.Dir, expanded.Cwd)
 			}
-			t.ConnectHash = policy.ConnectHash(h.key, st.entry.Dialect, expanded)
+			t.ConnectHash = policy.ConnectHash(h.common.key, st.entry.Dialect, expanded)
 		}
 		want[st.Name] = t
 	}

@@ -118,7 +118,7 @@ type Host struct {
 	opts     Options
 	places   places
 	scan     discover.Env
-	key      []byte // of connection hashes
+	common   *common // with the hosts beside this one
 	resolver *secret.Resolver
 	manager  *conn.Manager
 	news     news
@@ -138,7 +138,6 @@ type Host struct {
 
 	sessionsMu sync.Mutex // guards what follows
 	sessions   map[*Session]bool
-	drifted    map[string]bool // keys of connections whose roots have changed
 	closed     bool
 	followers  sync.WaitGroup // one for each session that is told of changes, and one for files
 
@@ -170,7 +169,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h := &Host{
 		opts:     opts,
 		places:   pl,
-		sessions: map[*Session]bool{}, drifted: map[string]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
+		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,
@@ -189,9 +188,6 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 
 // start prepares what connections need and reads the configuration.
 func (h *Host) start(ctx context.Context) error {
-	// Hashes of connections are compared within this process only, so a key of
-	// its own is enough, and nothing about a secret can be told from them.
-	h.key = []byte(rand.Text())
 	h.answers = h.elicitModes()
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
 	if err := h.startConnections(); err != nil {
@@ -208,6 +204,17 @@ func (h *Host) start(ctx context.Context) error {
 	return nil
 }
 
+// common is what hosts beside each other have in common, besides connections.
+type common struct {
+	// key is of the hashes of connections. They are compared within this process
+	// only, so a key of its own is enough, and nothing about a secret can be told
+	// from them.
+	key []byte
+
+	mu      sync.Mutex
+	drifted map[string]bool // keys of connections whose roots have changed; guarded by mu
+}
+
 // startConnections prepares to connect: with what is needed for that, or as
 // another host does.
 func (h *Host) startConnections() error {
@@ -218,7 +225,7 @@ func (h *Host) startConnections() error {
 	}
 	var err error
 	if other := h.opts.Beside; other != nil {
-		h.key = other.key
+		h.common = other.common
 		if h.manager, err = other.manager.Beside(options); err != nil {
 			return errorf(KindDenied, "The host to stand beside is closed.")
 		}
@@ -229,6 +236,7 @@ func (h *Host) startConnections() error {
 			return fmt.Errorf("guard: %w", err)
 		}
 	}
+	h.common = &common{key: []byte(rand.Text()), drifted: map[string]bool{}}
 	h.manager = conn.NewManager(options)
 	return nil
 }

@@ -74,7 +74,9 @@ func (s *Session) move(roots json.RawMessage) {
 	is.Key, is.Capabilities = hex.EncodeToString(sum[:8]), s.opts.Client.capabilities(h.answers)
 	h.sessionsMu.Lock()
 	defer h.sessionsMu.Unlock()
-	for h.drifted[is.Key] {
+	h.common.mu.Lock()
+	defer h.common.mu.Unlock()
+	for h.common.drifted[is.Key] {
 		is.Key += "+"
 	}
 	if !h.sessions[s] || is.Key == was.Key {
@@ -96,15 +98,12 @@ func (s *Session) RootsChanged(ctx context.Context) {
 	defer s.rooting.Unlock()
 	roots := s.readRoots(ctx)
 	h := s.host
-	alone := true
-	h.sessionsMu.Lock()
-	for other := range h.sessions {
-		alone = alone && (other == s || other.profile().Key != s.profile().Key)
-	}
+	h.common.mu.Lock()
+	alone := h.manager.Alone(s.profile())
 	if alone {
-		h.drifted[s.profile().Key] = true // it does not say any more what the roots are
+		h.common.drifted[s.profile().Key] = true // it does not say any more what the roots are
 	}
-	h.sessionsMu.Unlock()
+	h.common.mu.Unlock()
 	if alone {
 		h.manager.Notify(ctx, s.profile(), "notifications/roots/list_changed", nil)
 		return

@@ -431,6 +431,13 @@ func (s *line) wait(ctx context.Context) error {
 	}
 }
 
+// restart drops the connection and forgets earlier failures.
+func (s *line) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginAnew(errReplaced)
+}
+
 // reconnect is Server.Reconnect.
 func (s *line) reconnect(ctx context.Context) error {
 	s.mu.Lock()

@@ -151,7 +151,6 @@ func (m *Manager) Beside(o Options) (*Manager, error) {
 	if m.closed {
 		return nil, errors.New("the manager is closed")
 	}
-	p.managers++
 	return newManagerIn(p, o), nil
 }
 
@@ -171,6 +170,7 @@ func newManagerIn(p *pool, o Options) *Manager {
 		m.resolver = m.owned
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	p.managers[m] = true
 	return m
 }
 
@@ -271,11 +271,24 @@ func (m *Manager) Release(p Profile) {
 			delete(m.holds, key)
 		}
 	}
+	m.handOn(p)
 	if m.holds[shared].count == 0 || m.pool.solo[p.Session] > 0 {
 		for _, s := range m.seats {
 			s.up.prune(true)
 		}
 	}
+}
+
+// Alone reports whether no other session, of any Manager, declares what one with
+// that profile does.
+func (m *Manager) Alone(p Profile) bool {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	sessions, key := 0, lineKey{profile: m.declared(p).Key}
+	for other := range m.pool.managers {
+		sessions += other.holds[key].count
+	}
+	return sessions <= 1
 }
 
 // declared is a profile with a key, and capabilities that go with it.
@@ -307,6 +320,22 @@ func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error)
 	return s.up.lineFor(key, p), beside, nil
 }
 
+// dropAdditional ends the connections of a server that do not stand for it, until
+// they are needed.
+func (m *Manager) dropAdditional(name string) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	s := m.seats[name]
+	if s == nil {
+		return
+	}
+	for _, l := range s.up.lines {
+		if l != s.up.standing {
+			l.restart()
+		}
+	}
+}
+
 // present returns the line of a profile or the one that stands for the server,
 // and why the server is not shared if it turned out that it cannot be. The line
 // is nil if the server is not there.
@@ -327,7 +356,7 @@ func (m *Manager) Close() error {
 	p.mu.Lock()
 	if !m.closed {
 		m.closed = true
-		p.managers--
+		delete(p.managers, m)
 		for _, s := range m.seats {
 			s.leave()
 			s.up.sweep(m, true)
@@ -336,7 +365,7 @@ func (m *Manager) Close() error {
 			}
 		}
 	}
-	ending, last := m.ending, p.managers == 0
+	ending, last := m.ending, len(p.managers) == 0
 	p.unlock()
 	m.stop()
 	for _, l := range ending {

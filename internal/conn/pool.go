@@ -30,7 +30,7 @@ type pool struct {
 	// mu guards what follows and all that changes of Managers and upstreams. It
 	// may be held when line.mu is taken, not the other way round.
 	mu        sync.Mutex
-	managers  int // that are open
+	managers  map[*Manager]bool // that are open
 	upstreams map[upstreamKey]*upstream
 	split     map[upstreamKey]string // those that turned out not to be fit for sharing, and why
 	solo      map[string]int         // lines that a session has for itself, by session
@@ -40,7 +40,7 @@ type pool struct {
 func newPool(o Options) *pool {
 	p := &pool{
 		log: o.Logger, guard: o.Guard, http: o.HTTPClient, handler: o.Handler,
-		managers:  1,
+		managers:  map[*Manager]bool{},
 		upstreams: map[upstreamKey]*upstream{},
 		split:     map[upstreamKey]string{},
 		solo:      map[string]int{},
@@ -250,6 +250,11 @@ func (up *upstream) held(l *line) bool {
 	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.manager.holds[l.key].count > 0 })
 }
 
+// holds reports whether sessions that are open declare what a profile does.
+func (up *upstream) holds(p Profile) bool {
+	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.manager.holds[lineKey{profile: p.Key}].count > 0 })
+}
+
 // favourite is the profile that most sessions have, the host's own if there are
 // none: a server that is connected for nobody in particular had best be
 // connected for those who will call it.
@@ -367,12 +372,11 @@ func (up *upstream) prune(gently bool) (ended []*line) {
 				break
 			}
 		}
-		switch {
-		case up.standing != old:
-			ended = append(ended, old)
-		case old.key.session != "":
-			p := up.favourite()
+		p := up.favourite()
+		if up.standing == old && (old.key.session != "" || old.key.profile != p.Key && up.holds(p) && old.resting()) {
 			up.takeOver(up.lines[lineKey{profile: p.Key}], p, gently)
+		}
+		if up.standing != old {
 			ended = append(ended, old)
 		}
 	}

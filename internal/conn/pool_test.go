@@ -221,7 +221,6 @@ func TestBeside(t *testing.T) {
 	s := server(m, "srv", Profile{})
 	next.Apply(map[string]Target{"mine": r.target(), "other": r.target()})
 	server(next, "mine", Profile{})
-	initialized(1)
 	server(next, "other", Profile{})
 	initialized(2)
 	m.Apply(map[string]Target{"srv": r.target(), "too": r.target()})
@@ -244,4 +243,61 @@ func TestBeside(t *testing.T) {
 	if _, err := next.Beside(Options{}); err == nil {
 		t.Error("beside a manager that is closed")
 	}
+}
+
+// A session may come to declare something else: a server that was not connected
+// yet is connected for that, and what the session has asked for goes with it.
+func TestSessionDeclaresSomethingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		target := local(f)
+		target.Lazy = true
+		s := one(t, m, target)
+		other := Profile{Key: "other", Session: "1"}
+		move := func(was, is Profile) {
+			m.Hold(is)
+			m.Release(was)
+		}
+		m.Hold(plain("1"))
+		move(plain("1"), rich("1"))
+		mustCall(t, s)
+		r, _ := m.Server("srv", rich("1"))
+		if err := r.Subscribe(t.Context(), "x:y"); err != nil || f.started() != 1 {
+			t.Errorf("%v, %d starts", err, f.started())
+		}
+		if !m.Alone(rich("1")) {
+			t.Error("the only session is not alone")
+		}
+		move(rich("1"), other)
+		o, _ := m.Server("srv", other)
+		mustCall(t, o)
+		mustWait(t, s)
+		if f.started() != 2 || f.count("resources/subscribe") != 2 {
+			t.Errorf("%d starts, %v", f.started(), f.requests)
+		}
+		if err := o.Unsubscribe(t.Context(), "x:y"); err != nil || f.count("resources/unsubscribe") != 1 {
+			t.Errorf("%v, %v", err, f.requests)
+		}
+	})
+}
+
+// The host reconnects a server for all that use it.
+func TestReconnectIsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		p, r := held(t, m, plain("1")), held(t, m, rich("2"))
+		mustCall(t, p)
+		mustCall(t, r)
+		if err := s.Reconnect(t.Context()); err != nil || f.started() != 3 {
+			t.Errorf("%v, %d starts", err, f.started())
+		}
+		mustCall(t, p)
+		mustCall(t, r)
+		if f.started() != 4 {
+			t.Errorf("%d starts", f.started())
+		}
+	})
 }

@@ -89,8 +89,12 @@ func (s *Server) Wait(ctx context.Context) error {
 }
 
 // Reconnect drops the connection, if there is one, forgets earlier failures and
-// connects anew. It returns when that has succeeded or failed.
+// connects anew. It returns when that has succeeded or failed. The host does so
+// for all sessions: their own connections are made anew when they are needed.
 func (s *Server) Reconnect(ctx context.Context) error {
+	if s.profile.Session == "" {
+		s.manager.dropAdditional(s.name)
+	}
 	return s.on(ctx, func(ctx context.Context, l *line) error { return l.reconnect(ctx) })
 }
 

@@ -82,6 +82,21 @@ func (m *Manager) unsubscribe(sub subscription) *line {
 	return l
 }
 
+// handOn has what a session asked for as one profile, which it has no longer,
+// count for the other that it has.
+func (m *Manager) handOn(was Profile) {
+	for sub, p := range m.subscribed {
+		if sub.session != was.Session || m.declared(p).Key != was.Key || m.holds[lineKey{was.Key, was.Session}].count > 0 {
+			continue
+		}
+		for key, h := range m.holds {
+			if key.session == was.Session {
+				m.subscribed[sub] = h.profile
+			}
+		}
+	}
+}
+
 // subscriptions are the resources that those who use a line want to hear of.
 func (up *upstream) subscriptions(l *line) []string {
 	uris := map[string]bool{}
