@@ -218,7 +218,7 @@ func TestProxyTunnel(t *testing.T) {
 		}
 		defer near.Close()
 		_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n") // if the client is gone, so is what follows
-		carry := func(to, from net.Conn) { // without splice, which keeps pipes
+		carry := func(to, from net.Conn) {                     // without splice, which keeps pipes
 			_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
 			to.Close()
 		}
