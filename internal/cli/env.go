@@ -10,8 +10,10 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -65,6 +67,31 @@ func (e Env) getenv(name string) string {
 		}
 	}
 	return ""
+}
+
+// Signals returns a context that ends with the first signal that asks the program
+// to end. A second one ends the process at once; whatever servers it has are the
+// guard's then.
+func Signals(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+			return
+		}
+		if number, ok := (<-signals).(syscall.Signal); ok {
+			os.Exit(128 + int(number)) // as shells have it
+		}
+		os.Exit(exitError)
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+	}
 }
 
 // Main runs the command that the arguments name and returns its exit code.

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", quickExit)
 	testscript.Main(m, map[string]func(){
 		"patchbay": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as the program itself does
-			context.AfterFunc(ctx, stop)
+			ctx, stop := cli.Signals(context.Background()) // as the program itself does
+			defer stop()
 			env := cli.Process()
 			if os.Getenv("UNGUARDED") != "" {
 				env.Guard = nil
