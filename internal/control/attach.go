@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -54,6 +55,67 @@ func (c *Client) upgrade(ctx context.Context, conn *net.UnixConn, endpoint strin
 		return nil, fmt.Errorf("attach: %w", refusal(resp))
 	}
 	return r, nil
+}
+
+// farewellMethod is the last thing a daemon says on a connection that it ends in order:
+// what it has not answered it has not read. It is for the relay, not for MCP
+// clients.
+const farewellMethod = "notifications/patchbay/farewell"
+
+// courteous is the daemon's end of a connection: it says farewell if it can.
+type courteous struct {
+	*wire.StreamConn
+
+	mu     sync.Mutex
+	open   map[wire.ID]bool // requests that were read and not answered
+	closed bool
+}
+
+// Read implements wire.Conn. What comes after the farewell is not read.
+func (c *courteous) Read() (wire.Message, error) {
+	m, err := c.StreamConn.Read()
+	if err != nil {
+		return m, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return wire.Message{}, wire.ErrClosed
+	case m.Kind() == wire.KindRequest:
+		c.open[m.ID] = true
+	case m.Method == "notifications/cancelled": // which may not be answered
+		if id, ok := requestID(m.Params); ok {
+			delete(c.open, id)
+		}
+	}
+	return m, nil
+}
+
+// Write implements wire.Conn.
+func (c *courteous) Write(ctx context.Context, m wire.Message) error {
+	err := c.StreamConn.Write(ctx, m)
+	if err == nil && m.Kind() == wire.KindResponse {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, m.ID)
+	}
+	return err
+}
+
+// Close implements wire.Conn.
+func (c *courteous) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	answered := len(c.open) == 0
+	c.mu.Unlock()
+	if first && answered {
+		soon, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		_ = c.StreamConn.Write(soon, wire.Message{Method: farewellMethod}) // the other side may be gone
+	}
+	return c.StreamConn.Close()
 }
 
 // upgraded is a connection of which something has been read already.

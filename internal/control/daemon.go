@@ -167,7 +167,7 @@ func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Requ
 		conn.Close()
 		return
 	}
-	stream := wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil)
+	stream := &courteous{StreamConn: wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil), open: map[wire.ID]bool{}}
 	if err := v.Attach(life, stream, endpoint); err != nil {
 		d.Logger.Warn("attached client", "error", err)
 	}

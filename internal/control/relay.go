@@ -18,12 +18,14 @@ type Relay struct {
 	Client wire.Conn // to the client; closed in the end
 
 	// Next returns a connection to whoever serves the client from now on. It is
-	// called after a connection has ended though the client is still there.
-	Next func(ctx context.Context) (wire.Conn, error)
+	// called after a connection has ended though the client is still there; of
+	// use is whether the client got anything out of that.
+	Next func(ctx context.Context, ofUse bool) (wire.Conn, error)
 
 	mu     sync.Mutex // held while the client is taken to another host
 	server wire.Conn
 	left   bool // the client has ended its side
+	ofUse  bool // the present host has said something to the client
 	said   transcript
 }
 
@@ -152,6 +154,7 @@ func (r *Relay) hand(ctx context.Context, m wire.Message) error {
 	if !ok && r.said.dismissed() {
 		_ = r.server.Close() // there is no point in waiting for its end
 	}
+	r.ofUse = r.ofUse || ok
 	r.mu.Unlock()
 	if !ok {
 		return nil
@@ -171,7 +174,7 @@ func (r *Relay) move(ctx context.Context, why error) error {
 	if err := r.answer(ctx, over); err != nil {
 		return err
 	}
-	next, err := r.Next(ctx)
+	next, err := r.Next(ctx, r.ofUse)
 	if err != nil {
 		for _, m := range over.again {
 			if m.Kind() == wire.KindRequest && !r.said.ours[m.ID] {
@@ -180,7 +183,7 @@ func (r *Relay) move(ctx context.Context, why error) error {
 		}
 		return fmt.Errorf("the connection to the daemon ended (%w), and there is no other host: %w", why, err)
 	}
-	r.server = next
+	r.server, r.ofUse = next, false
 	defer context.AfterFunc(ctx, func() { next.Close() })() // whatever it is waited for
 	return r.replay(ctx, over)
 }

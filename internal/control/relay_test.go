@@ -42,7 +42,7 @@ func cross(t *testing.T, hosts int) *crossing {
 	ctx, cancel := context.WithCancel(t.Context())
 	x.cancel = cancel
 	next := 0
-	r := &control.Relay{Client: inner, Next: func(context.Context) (wire.Conn, error) {
+	r := &control.Relay{Client: inner, Next: func(context.Context, bool) (wire.Conn, error) {
 		x.moves <- struct{}{}
 		if next++; next == hosts {
 			return nil, errors.New("no host left")
@@ -221,7 +221,7 @@ func TestRelayReopensSubscriptions(t *testing.T) {
 // A host that dies before it has answered initialize, or that is about to end
 // and refuses, has done nothing: whatever it was asked can be asked again.
 func TestRelayAsksAgainWhatWasRefused(t *testing.T) {
-	x := cross(t, 4)
+	x := cross(t, 5)
 	x.client.say(initialize)
 	x.hosts[0].hear(initialize)
 	x.hosts[0].Close()
@@ -231,13 +231,18 @@ func TestRelayAsksAgainWhatWasRefused(t *testing.T) {
 	pass(x.client, x.hosts[1], act)
 	x.hosts[1].say(`{"jsonrpc":"2.0","id":5,"error":{"code":-32000,"message":"the server is shutting down"}}`)
 	x.hosts[1].Close()
-	// The next does not even get to open the session.
+	// The next does not even get to open the session, nor the one after it to
+	// answer what it has read.
 	x.hosts[2].hearLike(`{"jsonrpc":"2.0","id":"patchbay-`, `,"n":1e400}}`)
 	x.hosts[2].Close()
 	x.welcome(x.hosts[3])
 	x.hosts[3].hear(act)
 	x.client.hear(changed)
-	pass(x.hosts[3], x.client, `{"jsonrpc":"2.0","id":5,"result":{}}`)
+	x.hosts[3].say(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`)
+	x.welcome(x.hosts[4])
+	x.hosts[4].hear(act)
+	x.client.hear(changed)
+	pass(x.hosts[4], x.client, `{"jsonrpc":"2.0","id":5,"result":{}}`)
 }
 
 // greet2 goes on where a host died before it answered initialize.
@@ -271,7 +276,7 @@ func TestRelayEndsInOrder(t *testing.T) {
 	toHost, hostIn := io.Pipe()
 	hostOut, fromHost := io.Pipe()
 	host := end{t, wire.NewStreamConn(toHost, fromHost, nil)}
-	r := &control.Relay{Client: wire.NewStreamConn(in, out, nil), Next: func(context.Context) (wire.Conn, error) {
+	r := &control.Relay{Client: wire.NewStreamConn(in, out, nil), Next: func(context.Context, bool) (wire.Conn, error) {
 		return nil, errors.New("nobody asked for another")
 	}}
 	ended := make(chan error, 1)
@@ -302,7 +307,7 @@ func TestRelayCancelled(t *testing.T) {
 	near, host := wire.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	silent, silentHost := wire.Pipe()
-	r := &control.Relay{Client: inner, Next: func(context.Context) (wire.Conn, error) { return silent, nil }}
+	r := &control.Relay{Client: inner, Next: func(context.Context, bool) (wire.Conn, error) { return silent, nil }}
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx, near) }()
 	x := &crossing{t: t, client: end{t, client}}

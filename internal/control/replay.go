@@ -109,6 +109,11 @@ func (s *transcript) known(id wire.ID) wire.ID {
 // notified takes note of a notification of the host.
 func (s *transcript) notified(m wire.Message) (wire.Message, bool) {
 	switch m.Method {
+	case farewellMethod:
+		for _, r := range s.requests {
+			r.refused = true // it was not even read
+		}
+		return m, false
 	case "notifications/cancelled":
 		id, ok := requestID(m.Params)
 		if !ok {

@@ -25,9 +25,8 @@ type Stdio struct {
 
 	Say func(format string, args ...any) // tells the person what the client does not notice
 
-	own   sync.WaitGroup // the daemon that this process is, and what it serves here
-	since time.Time      // when it was attached to the daemon
-	brief int            // how many daemons in a row were lost at once
+	own  sync.WaitGroup // the daemon that this process is, and what it serves here
+	lost int            // how many daemons in a row were of no use
 }
 
 // Serve returns when the client has gone. The end of ctx counts as the end of
@@ -94,7 +93,6 @@ func (s *Stdio) join(ctx context.Context) (wire.Conn, error) {
 	for deadline := time.Now().Add(joinTime); ; {
 		attached, err := s.attach(ctx)
 		if err == nil {
-			s.since = time.Now()
 			return attached, nil
 		}
 		if !errors.Is(err, ErrNoDaemon) {
@@ -134,19 +132,16 @@ func (s *Stdio) attach(ctx context.Context) (wire.Conn, error) {
 	return c.Attach(ctx, s.Endpoint)
 }
 
-// Whoever loses this many daemons in a row, each within this time, needs no
-// further one.
-const (
-	tooOften = 3
-	tooSoon  = time.Second
-)
+// useless is how many daemons in a row may end before they have said anything to
+// the client.
+const useless = 3
 
 // next finds another host when the daemon has ended.
-func (s *Stdio) next(ctx context.Context) (wire.Conn, error) {
-	if time.Since(s.since) > tooSoon {
-		s.brief = 0
+func (s *Stdio) next(ctx context.Context, ofUse bool) (wire.Conn, error) {
+	if s.lost++; ofUse {
+		s.lost = 0
 	}
-	if s.brief++; s.brief >= tooOften {
+	if s.lost >= useless {
 		s.Socket = ""
 	}
 	attached, err := s.join(ctx)
