@@ -375,18 +375,18 @@ func TestAgentsFollowEachOther(t *testing.T) {
 			t.Errorf("the agents use the processes %s and %s", pid, other)
 		}
 	}
-	agents[0].conn.Close()
-	if err := agents[0].cmd.Wait(); err != nil {
-		t.Errorf("the first agent ended with %v: %s", err, agents[0].said.String())
+	if err := agents[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := agents[0].cmd.Wait(); err != nil || agents[0].said.String() != "" {
+		t.Errorf("the first agent's patchbay ended with %v: %s", err, agents[0].said.String())
 	}
 	one, two := agents[1].call("pid"), agents[2].call("pid")
 	if one != two || one == pid {
 		t.Errorf("the agents use the processes %s and %s, after %s", one, two, pid)
 	}
 	for _, a := range agents[1:] {
-		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		a.conn.Close()
 		if err := a.cmd.Wait(); err != nil {
 			t.Errorf("an agent's patchbay ended with %v: %s", err, a.said.String())
 		}

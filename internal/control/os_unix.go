@@ -15,6 +15,9 @@ import (
 // alsoType are the bits of a mode that say nothing here about what a file is.
 const alsoType = fs.FileMode(0)
 
+// aside is added to the name of a socket that is not ready yet.
+const aside = "~"
+
 // gone are the errors of a connection to a socket that nobody serves, or nobody
 // does any more.
 var gone = []error{fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}

@@ -12,6 +12,9 @@ import (
 // socket is a reparse point, which may show as an irregular file.
 const alsoType = fs.ModeIrregular | fs.ModeSocket
 
+// aside is nothing: a socket cannot be renamed here.
+const aside = ""
+
 // gone are the errors of a connection to a socket that nobody serves, or nobody
 // does any more.
 var gone = []error{fs.ErrNotExist, windows.WSAECONNREFUSED, windows.WSAECONNRESET}

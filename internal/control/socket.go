@@ -20,7 +20,7 @@ import (
 const socketName = "control.sock"
 
 // maxSocketPath is how long the path of a socket may be on every system.
-const maxSocketPath = 100
+const maxSocketPath = 100 // and room for aside
 
 // SocketPath returns where the control socket of a user is: in the runtime
 // directory if the user has a private one, else beside the user's state, and if
@@ -103,17 +103,26 @@ func listen(path string) (*net.UnixListener, error) {
 			c.Close()
 			return nil, ErrOwned // by somebody who does not know of the lock
 		}
-		if err := os.Remove(path); err != nil {
+	}
+	for _, old := range []string{path, path + aside} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	// Nobody sees it before it has its mode. The directory keeps others out in
+	// any case.
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path + aside, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	// The directory keeps others out already; this is for those who look.
-	if err := os.Chmod(path, 0o600); err != nil {
+	l.SetUnlinkOnClose(false) // it would be under its first name
+	err = os.Chmod(path+aside, 0o600)
+	if err == nil && aside != "" {
+		err = os.Rename(path+aside, path)
+	}
+	if err != nil {
 		l.Close()
+		_ = os.Remove(path + aside)
 		return nil, err
 	}
 	return l, nil
@@ -125,11 +134,12 @@ func (s *Socket) Path() string { return s.path }
 // Close gives the socket up; another process may own it then. It may be called
 // twice.
 func (s *Socket) Close() error {
-	err := s.listener.Close() // removes it
-	s.lock.Release()
+	err := s.listener.Close()
 	if errors.Is(err, net.ErrClosed) {
-		return nil
+		return nil // and the socket may be another's
 	}
+	err = errors.Join(err, os.Remove(s.path))
+	s.lock.Release()
 	return err
 }
 

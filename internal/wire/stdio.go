@@ -183,8 +183,11 @@ func (c *StreamConn) readBatch(line []byte) error {
 func (c *StreamConn) ended(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
+	switch {
+	case c.err != nil:
 		return c.err
+	case c.deaf:
+		return io.EOF
 	}
 	return err
 }

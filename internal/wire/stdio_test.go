@@ -390,3 +390,56 @@ func TestStreamConnWritesAtOnceOrLater(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Each direction of a conn can be ended by itself.
+func TestStreamConnEndsInOneDirection(t *testing.T) {
+	toUs, theirs := io.Pipe()
+	fromUs, ours := io.Pipe()
+	c := NewStreamConn(toUs, ours, nil)
+	defer c.Close()
+	other := NewStreamConn(fromUs, theirs, nil)
+	defer other.Close()
+	m := Message{Method: "x"}
+	read := make(chan error, 1)
+	go func() {
+		_, err := c.Read()
+		read <- err
+	}()
+	c.CloseRead()
+	if err := <-read; !errors.Is(err, io.EOF) {
+		t.Errorf("reading ended with %v", err)
+	}
+	if err := c.Write(t.Context(), m); err != nil {
+		t.Errorf("writing after the end of reading: %v", err)
+	}
+	if got, err := other.Read(); err != nil || got.Method != "x" {
+		t.Errorf("the other side read %v, %v", got, err)
+	}
+
+	toUs, theirs = io.Pipe()
+	fromUs, ours = io.Pipe()
+	c = NewStreamConn(toUs, ours, nil)
+	defer c.Close()
+	other = NewStreamConn(fromUs, theirs, nil)
+	defer other.Close()
+	go func() {
+		if err := c.Write(t.Context(), m); err != nil {
+			t.Error(err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got, err := other.Read(); err != nil || got.Method != "x" {
+		t.Errorf("the other side read %v, %v", got, err)
+	}
+	if _, err := other.Read(); !errors.Is(err, io.EOF) {
+		t.Errorf("the other side read %v", err)
+	}
+	if err := other.Write(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	if got, err := c.Read(); err != nil || got.Method != "x" {
+		t.Errorf("read %v, %v after the end of writing", got, err)
+	}
+}
