@@ -3,6 +3,8 @@ package conn
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -300,4 +302,64 @@ func TestReconnectIsForAll(t *testing.T) {
 			t.Errorf("%d starts", f.started())
 		}
 	})
+}
+
+// Whatever sessions and managers do at the same time, as long as the server is
+// the same no call is lost, and the end of the last manager is that of all.
+func TestManyHands(t *testing.T) {
+	r := newRemote(t)
+	first := newManager(t, Options{})
+	managers := []*Manager{first}
+	for range 2 {
+		m, err := first.Beside(Options{Capabilities: []byte(`{"roots":{}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		managers = append(managers, m)
+	}
+	unshared := r.target()
+	unshared.Unshared = true
+	var hands sync.WaitGroup
+	for i, m := range managers {
+		one(t, m, r.target())
+		for j := range 3 {
+			hands.Go(func() {
+				for k := range 15 {
+					p := plain(fmt.Sprint(i, j, k))
+					if (j+k)%2 == 0 {
+						p = rich(p.Session)
+					}
+					m.Hold(p)
+					s, _ := m.Server("srv", p)
+					if err := call(t.Context(), s); err != nil {
+						t.Error(err)
+					}
+					if j == 0 { // only one at a time changes what a manager wants
+						m.Apply(map[string]Target{"srv": []Target{r.target(), unshared}[k%2]})
+					}
+					if i == 2 && k == 10 {
+						if l, _ := m.present("srv", p); l != nil {
+							(&Shared{l}).Split("it asked anybody")
+						}
+					}
+					if err := call(t.Context(), s); err != nil {
+						t.Error(err)
+					}
+					m.Release(p)
+				}
+			})
+		}
+	}
+	hands.Wait()
+	for _, m := range managers {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	p := first.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.upstreams)+len(p.solo)+len(p.managers) != 0 {
+		t.Errorf("left over: %v, %v, %v", p.upstreams, p.solo, p.managers)
+	}
 }
