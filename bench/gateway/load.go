@@ -46,6 +46,7 @@ type client struct {
 	*front
 	session string
 	tools   map[string]string // the names of the upstream's tools as the front has them
+	listed  int               // how many tools the last list had
 }
 
 // connect begins a session and lists the tools.
@@ -67,30 +68,22 @@ func (f *front) connect(ctx context.Context) (*client, error) {
 			return nil, err
 		}
 	}
-	names, err := c.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.tools = map[string]string{}
-	for _, name := range names {
-		c.tools[name[strings.LastIndex("__"+name, "__"):]] = name
-	}
-	return c, nil
+	return c, c.list(ctx)
 }
 
-// list returns the names of all tools.
-func (c *client) list(ctx context.Context) ([]string, error) {
+// list asks for the tools.
+func (c *client) list(ctx context.Context) error {
 	params := `{}`
 	if c.version == versionModern {
 		params = `{` + modernMeta + `}`
 	}
 	resp, err := c.post(ctx, "tools/list", "", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":`+params+`}`))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := read(resp)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var answer struct {
 		Result struct {
@@ -100,19 +93,19 @@ func (c *client) list(ctx context.Context) ([]string, error) {
 		Error *wire.Error
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, err
+		return err
 	}
 	if answer.Error != nil {
-		return nil, answer.Error
+		return answer.Error
 	}
 	if answer.Result.NextCursor != "" {
-		return nil, fmt.Errorf("the list has more than one page")
+		return fmt.Errorf("the list has more than one page")
 	}
-	var names []string
+	c.tools, c.listed = map[string]string{}, len(answer.Result.Tools)
 	for _, tool := range answer.Result.Tools {
-		names = append(names, tool.Name)
+		c.tools[tool.Name[strings.LastIndex("__"+tool.Name, "__"):]] = tool.Name
 	}
-	return names, nil
+	return nil
 }
 
 func (c *client) post(ctx context.Context, method, tool string, body []byte) (*http.Response, error) {

@@ -89,19 +89,14 @@ func (b *bench) firstList(ctx context.Context, h home, cached bool) (time.Durati
 // listAll lists the tools of a gateway until all are there.
 func (b *bench) listAll(ctx context.Context, p *process, token string, h home, atOnce bool) (*client, error) {
 	c, err := newFront(p.base+"/mcp", token, versionLegacy).connect(ctx)
-	for ; err == nil; time.Sleep(time.Millisecond) {
-		var names []string
-		if names, err = c.list(ctx); err != nil {
-			break
-		}
-		if len(names) >= h.servers*toolsEach {
-			return newFront(p.base+"/mcp", token, versionLegacy).connect(ctx)
-		}
+	for err == nil && c.listed < h.servers*toolsEach {
 		if atOnce {
-			err = fmt.Errorf("the first list has only %d tools", len(names))
+			return nil, fmt.Errorf("the first list has only %d tools", c.listed)
 		}
+		time.Sleep(time.Millisecond)
+		err = c.list(ctx)
 	}
-	return nil, err
+	return c, err
 }
 
 // askAll starts every server at once and asks it for its tools with the fewest
