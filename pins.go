@@ -21,7 +21,7 @@ const (
 	maxPins = 64 << 20
 
 	// pinPause is how long new tools wait to be saved together.
-	pinPause = 50 * time.Millisecond
+	pinPause = 300 * time.Millisecond
 
 	// pinPatience is how long saving them may take: another process may be
 	// writing too.
