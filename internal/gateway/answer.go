@@ -40,11 +40,10 @@ func (c *client) sessionFor(ctx context.Context, r *wire.Request) (s *patchbay.S
 		return c.session, func() {}, nil
 	}
 	c.level(ctx, r.Params)
-	able := c.abilities(r.Session)
-	if able.Elicit == nil && able.Sample == nil && able.Roots == nil {
+	if !r.Session.Supports("elicitation") && !r.Session.Supports("sampling") && !r.Session.Supports("roots") {
 		return c.session, func() {}, nil
 	}
-	s, err = c.session.For(able)
+	s, err = c.session.For(c.abilities(r.Session))
 	if err != nil {
 		return nil, nil, err
 	}

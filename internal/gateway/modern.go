@@ -38,19 +38,20 @@ type modernClient struct {
 	*client
 	key   clientKey
 	users int
-	idle  *time.Timer // nil while it is used
+	used  time.Time   // when the last use ended
+	idle  *time.Timer // looks whether that is long ago; nil until it was idle once
 }
 
 // get returns the client of a request.
 func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
-	key := clientKey{sess.Owner(), string(sess.ClientInfo), string(sess.ClientCapabilities)}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.closed {
 		return nil, nil, wire.Errorf(wire.CodeInternal, "the gateway is shut down")
 	}
-	m := cs.all[key]
+	m := cs.all[clientKey{sess.Owner(), string(sess.ClientInfo), string(sess.ClientCapabilities)}] // which copies nothing
 	if m == nil {
+		key := clientKey{sess.Owner(), string(sess.ClientInfo), string(sess.ClientCapabilities)}
 		c, err := cs.ep.newClient(sess)
 		if err != nil {
 			return nil, nil, err
@@ -64,10 +65,6 @@ func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
 		}
 	}
 	m.users++
-	if m.idle != nil {
-		m.idle.Stop()
-		m.idle = nil
-	}
 	return m.client, func() { cs.leave(m) }, nil
 }
 
@@ -81,17 +78,31 @@ func (cs *clients) leave(m *modernClient) {
 	case cs.all[m.key] != m:
 		m.session.Close()
 	default:
-		m.idle = time.AfterFunc(clientIdle, func() { cs.forget(m) })
+		m.used = time.Now()
+		if m.idle == nil {
+			m.idle = time.AfterFunc(clientIdle, func() { cs.forget(m) })
+		}
 	}
 }
 
+// forget ends a client that has been idle for long enough, and else looks again
+// when it may have been.
 func (cs *clients) forget(m *modernClient) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if m.users == 0 && cs.all[m.key] == m {
-		delete(cs.all, m.key)
-		m.session.Close()
+	if cs.all[m.key] != m {
+		return
 	}
+	left := clientIdle
+	if m.users == 0 {
+		left -= time.Since(m.used)
+	}
+	if left > 0 {
+		m.idle.Reset(left)
+		return
+	}
+	delete(cs.all, m.key)
+	m.session.Close()
 }
 
 // close ends all clients. Their requests have ended.
