@@ -17,7 +17,18 @@ import (
 func (s *Session) consent(ctx context.Context, t Tool, d Decision, arguments json.RawMessage) error {
 	ui, client := s.host.opts.UI, s.opts.Client
 	var ask func(ctx context.Context) (bool, error)
+	confirm := func(name string, asked func(context.Context, ConfirmRequest) (bool, error)) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (ok bool, err error) {
+			err = s.host.protect(name, func() (err error) {
+				ok, err = asked(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
+				return err
+			})
+			return ok, err
+		}
+	}
 	switch {
+	case client != nil && client.Confirm != nil:
+		ask = confirm("Client.Confirm", client.Confirm)
 	case client.elicitModes().form:
 		ask = func(ctx context.Context) (ok bool, err error) {
 			err = s.host.protect("Client.Elicit", func() error {
@@ -32,13 +43,7 @@ func (s *Session) consent(ctx context.Context, t Tool, d Decision, arguments jso
 			return ok, err
 		}
 	case ui != nil && ui.Confirm != nil:
-		ask = func(ctx context.Context) (ok bool, err error) {
-			err = s.host.protect("UI.Confirm", func() (err error) {
-				ok, err = ui.Confirm(ctx, ConfirmRequest{Tool: t, Arguments: arguments, Decision: d})
-				return err
-			})
-			return ok, err
-		}
+		ask = confirm("UI.Confirm", ui.Confirm)
 	default:
 		return errorf(KindDenied, "MCPTool requires permission.").hint("%s: %s", t.Name, d.Reason)
 	}

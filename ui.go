@@ -125,6 +125,10 @@ type Client struct {
 	Sample func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)
 	Roots  func(ctx context.Context) (json.RawMessage, error)
 
+	// Confirm asks for consent to a call in a way of the user's own. nil means
+	// that Elicit is asked, and without it UI.Confirm.
+	Confirm func(context.Context, ConfirmRequest) (bool, error)
+
 	// What follows must return soon, and must not close the host.
 	Progress        func(ctx context.Context, server string, params json.RawMessage)         // of requests made with Forward
 	Log             func(ctx context.Context, server string, params json.RawMessage)         // notifications/message

@@ -22,7 +22,7 @@ type user struct{ host *patchbay.Host }
 func (u user) session(present bool) (*patchbay.Session, error) {
 	o := patchbay.SessionOptions{Name: "control", Default: patchbay.Allow}
 	if present {
-		o.Name, o.Client = "terminal", &patchbay.Client{Elicit: elicitRaw}
+		o.Name, o.Client = "terminal", &patchbay.Client{Elicit: elicitRaw, Confirm: confirm}
 	}
 	return u.host.NewSession(o)
 }
@@ -32,18 +32,21 @@ func (u user) session(present bool) (*patchbay.Session, error) {
 // host that has other users too leaves it out, and such calls use connections of
 // their own.
 func UI(elicits bool) *patchbay.UI {
-	ui := &patchbay.UI{Confirm: func(ctx context.Context, r patchbay.ConfirmRequest) (bool, error) {
-		a, ok := ctx.Value(askerKey{}).(*asker)
-		if !ok || !a.confirms {
-			return false, &patchbay.Error{Kind: patchbay.KindDenied, Message: "MCPTool requires permission.", Hint: r.Tool.Name + ": " + r.Decision.Reason}
-		}
-		answer, err := a.ask(ctx, event{Confirm: &r})
-		return answer.Confirmed, err
-	}}
+	ui := &patchbay.UI{Confirm: confirm}
 	if elicits {
 		ui.Elicit = elicit
 	}
 	return ui
+}
+
+// confirm asks the person who makes a call whether it may go ahead.
+func confirm(ctx context.Context, r patchbay.ConfirmRequest) (bool, error) {
+	a, ok := ctx.Value(askerKey{}).(*asker)
+	if !ok || !a.confirms {
+		return false, &patchbay.Error{Kind: patchbay.KindDenied, Message: "MCPTool requires permission.", Hint: r.Tool.Name + ": " + r.Decision.Reason}
+	}
+	answer, err := a.ask(ctx, event{Confirm: &r})
+	return answer.Confirmed, err
 }
 
 // elicit asks the person whose call made a server ask.
