@@ -293,14 +293,28 @@ func (s *serving) becomeDaemon(ctx context.Context) (wait func() error) {
 	return wait
 }
 
-// settleTime is how long servers may take before they are reported as they are.
-const settleTime = 3 * time.Second
+const (
+	// settleTime is how long servers may take before they are reported as they
+	// are.
+	settleTime = 3 * time.Second
+
+	// listsFirst is how long a report waits before it asks for servers that are
+	// known from earlier, which has them connect at once. The agent that started
+	// this wants its list before.
+	listsFirst = 250 * time.Millisecond
+)
 
 // settled waits until every server has either connected or said why not, within
 // reason, and returns those in force.
 func settled(ctx context.Context, h *patchbay.Host) []patchbay.ServerStatus {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
+	if known := func(st patchbay.ServerStatus) bool { return st.Counts != nil }; slices.ContainsFunc(h.Servers(), known) {
+		select {
+		case <-time.After(listsFirst):
+		case <-ctx.Done():
+		}
+	}
 	_ = h.Wait(ctx) // whoever takes longer is shown as connecting
 	return slices.DeleteFunc(h.Servers(), func(st patchbay.ServerStatus) bool { return !st.InForce || st.Skip != "" })
 }
