@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -365,31 +367,53 @@ func TestDaemonEndsInOrder(t *testing.T) {
 	}
 }
 
-// The first agent is the daemon of the others; when it leaves, one of them is.
+// The first agent is the daemon of the others; when it leaves, one of them is,
+// and so on. No call is lost, and they never have more than one process between
+// them once things have settled.
 func TestAgentsFollowEachOther(t *testing.T) {
 	s := newStation(t)
-	agents := []*agent{s.agent(), s.agent(), s.agent()}
-	pid := agents[0].call("pid")
-	for _, a := range agents[1:] {
-		if other := a.call("pid"); other != pid {
-			t.Errorf("the agents use the processes %s and %s", pid, other)
+	var agents []*agent
+	for range 5 {
+		agents = append(agents, s.agent())
+	}
+	process := regexp.MustCompile(`\(process (\d+)\)`)
+	for len(agents) > 1 {
+		pid := agents[0].call("pid")
+		for _, a := range agents[1:] {
+			if other := a.call("pid"); other != pid {
+				t.Errorf("of %d agents some use process %s, some %s", len(agents), pid, other)
+			}
+		}
+		out, _ := s.run("list")
+		named := process.FindStringSubmatch(out)
+		if named == nil {
+			t.Fatalf("there is no daemon:\n%s", out)
+		}
+		at := slices.IndexFunc(agents, func(a *agent) bool { return fmt.Sprint(a.cmd.Process.Pid) == named[1] })
+		if at < 0 {
+			t.Fatalf("no agent has process %s", named[1])
+		}
+		daemon := agents[at]
+		agents = slices.Delete(agents, at, at+1)
+		var asked []wire.ID
+		for _, a := range agents {
+			asked = append(asked, a.send("tools/call", `{"name":"pid","arguments":{}}`))
+		}
+		if err := daemon.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range agents {
+			if got := textOf(a.answer(asked[i])); strings.Trim(got, "0123456789") != "" {
+				t.Errorf("a call was answered with %s", got)
+			}
+		}
+		if err := daemon.cmd.Wait(); err != nil {
+			t.Errorf("the daemon ended with %v: %s", err, daemon.said.String())
 		}
 	}
-	if err := agents[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := agents[0].cmd.Wait(); err != nil || agents[0].said.String() != "" {
-		t.Errorf("the first agent's patchbay ended with %v: %s", err, agents[0].said.String())
-	}
-	one, two := agents[1].call("pid"), agents[2].call("pid")
-	if one != two || one == pid {
-		t.Errorf("the agents use the processes %s and %s, after %s", one, two, pid)
-	}
-	for _, a := range agents[1:] {
-		a.conn.Close()
-		if err := a.cmd.Wait(); err != nil {
-			t.Errorf("an agent's patchbay ended with %v: %s", err, a.said.String())
-		}
+	agents[0].conn.Close()
+	if err := agents[0].cmd.Wait(); err != nil {
+		t.Errorf("the last agent's patchbay ended with %v: %s", err, agents[0].said.String())
 	}
 }
 

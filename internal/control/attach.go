@@ -130,5 +130,12 @@ func (u *upgraded) Read(p []byte) (int, error) { return u.r.Read(p) }
 // that the other side sees the end and can still answer.
 type half struct{ *net.UnixConn }
 
+// Write implements io.Writer. A daemon that takes nothing any more has gone, but
+// what it said before that is still to be read: reading tells of its end.
+func (h half) Write(p []byte) (int, error) {
+	_, _ = h.UnixConn.Write(p)
+	return len(p), nil
+}
+
 // Close implements io.Closer.
 func (h half) Close() error { return h.CloseWrite() }

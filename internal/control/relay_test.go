@@ -245,6 +245,22 @@ func TestRelayAsksAgainWhatWasRefused(t *testing.T) {
 	pass(x.hosts[4], x.client, `{"jsonrpc":"2.0","id":5,"result":{}}`)
 }
 
+// What is said to a host after its farewell is for the next.
+func TestRelayAfterAFarewell(t *testing.T) {
+	x := cross(t, 2)
+	a, b := x.hosts[0], x.hosts[1]
+	x.greet(a)
+	a.say(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`)
+	pass(a, x.client, changed) // by now it has been heard
+	const act = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"act"}}`
+	x.client.say(act)
+	a.hear(act) // or would have, were it still there
+	a.Close()
+	x.welcome(b)
+	b.hear(act)
+	x.client.hear(changed)
+}
+
 // greet2 goes on where a host died before it answered initialize.
 func (x *crossing) greet2(host end) {
 	x.t.Helper()

@@ -15,7 +15,8 @@ import (
 // transcript is what must be known of a conversation to go on with it at another
 // host. It sees every message on its way, and changes few.
 type transcript struct {
-	turn int // how many hosts there have been before this one
+	turn   int  // how many hosts there have been before this one
+	parted bool // this one reads no more
 
 	// What the client said that still holds.
 	initialize  *wire.Message
@@ -55,7 +56,7 @@ func (s *transcript) byClient(m wire.Message) (wire.Message, bool) {
 			s.initialize = &m
 		}
 		s.sequence++
-		s.requests[m.ID] = &request{Message: m, number: s.sequence}
+		s.requests[m.ID] = &request{Message: m, number: s.sequence, refused: s.parted}
 	case wire.KindNotification:
 		switch m.Method {
 		case "notifications/initialized":
@@ -110,6 +111,7 @@ func (s *transcript) known(id wire.ID) wire.ID {
 func (s *transcript) notified(m wire.Message) (wire.Message, bool) {
 	switch m.Method {
 	case farewellMethod:
+		s.parted = true
 		for _, r := range s.requests {
 			r.refused = true // it was not even read
 		}
@@ -228,6 +230,7 @@ type leftover struct {
 func (s *transcript) moved() leftover {
 	var over leftover
 	s.turn++
+	s.parted = false
 	for id := range s.questions {
 		params := append(id.AppendTo([]byte(`{"requestId":`)), `,"reason":"whoever asked has ended"}`...)
 		over.answers = append(over.answers, wire.Message{Method: "notifications/cancelled", Params: params})

@@ -103,13 +103,14 @@ func (p *Peer) serve(in *incoming) {
 // serveOne handles a request and returns the one to handle next, if any.
 func (p *Peer) serveOne(in *incoming) (next *incoming) {
 	var response Message
-	begun := in.ctx.Err() == nil
-	if begun {
+	if in.ctx.Err() == nil {
 		response = respond(in.ctx, p.handler, &in.Request, p.opts.Logger)
+	} else {
+		response = Message{ID: in.ID, Error: Errorf(CodeOverloaded, "shutting down")}
 	}
 	in.cancel(nil)
 	wanted, next := p.served(in)
-	if wanted && begun {
+	if wanted { // not so if it was cancelled by the caller
 		p.respond(response)
 	}
 	return next
