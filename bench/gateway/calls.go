@@ -169,7 +169,7 @@ func (b *bench) print(version string, clients int, samples map[string][]sample) 
 		budget, mark := "", ""
 		if name == patchbay && clients == 16 {
 			budget = fmt.Sprintf("≤ %v × raw bytes, ≤ %v × Go SDK", budgetRaw, budgetSDK)
-			mark = b.verdict(toRaw <= budgetRaw && toSDK <= budgetSDK)
+			mark = b.verdict(toRaw <= budgetRaw) + ", " + b.verdict(toSDK <= budgetSDK)
 		}
 		fmt.Printf("| %d × %s | %s | %.0f µs | %.2f | %.2f | %.2f | %.2f ms | %s | %s |\n", clients, version, name, median(costs), toRaw, toSDK,
 			ratio(name, direct, func(s sample) float64 { return s.rate }), float64(median(times).Microseconds())/1e3, budget, mark)

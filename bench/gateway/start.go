@@ -51,7 +51,7 @@ func (b *bench) starts(ctx context.Context) error {
 		budget, mark := "", ""
 		if servers == 50 {
 			budget = fmt.Sprintf("≤ %d × directly; later ≤ %v", budgetCold, budgetWarm)
-			mark = b.verdict(median(ratios) <= budgetCold && median(warm) <= budgetWarm)
+			mark = b.verdict(median(ratios) <= budgetCold) + ", " + b.verdict(median(warm) <= budgetWarm)
 		}
 		fmt.Printf("| %d | %s | %s | %.2f | %s | %s | %s |\n", servers, millis(median(directly)), millis(median(cold)), median(ratios), millis(median(warm)), budget, mark)
 	}
