@@ -1,0 +1,98 @@
+// Uses a gateway through the TypeScript SDK, of the first generation (v1) or the
+// second in either era (v2-legacy, v2-modern), over http or stdio:
+//
+//	node sdk.cjs MODULES v1|v2-legacy|v2-modern http|stdio URL PATCHBAY
+const { createRequire } = require('node:module');
+const path = require('node:path');
+const assert = require('node:assert/strict');
+
+const [modules, generation, way, url, patchbay] = process.argv.slice(2);
+const load = createRequire(path.join(modules, 'anything.js'));
+const info = { name: 'acceptance', version: '1' };
+const capabilities = { roots: { listChanged: true }, sampling: {}, elicitation: { form: {}, url: {} } };
+
+// The client's side of what servers ask.
+const answers = {
+  'roots/list': () => ({ roots: [{ uri: 'file:///acceptance', name: 'acceptance' }] }),
+  'sampling/createMessage': () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'the model says hello' } }),
+  'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada Lovelace', check: true, integer: 42 } }),
+};
+
+function clientV1() {
+  const { Client } = load('@modelcontextprotocol/sdk/client/index.js');
+  const types = load('@modelcontextprotocol/sdk/types.js');
+  const client = new Client(info, { capabilities });
+  client.setRequestHandler(types.ListRootsRequestSchema, answers['roots/list']);
+  client.setRequestHandler(types.CreateMessageRequestSchema, answers['sampling/createMessage']);
+  client.setRequestHandler(types.ElicitRequestSchema, answers['elicitation/create']);
+  return client;
+}
+
+function clientV2() {
+  const { Client } = load('@modelcontextprotocol/client');
+  const mode = generation === 'v2-modern' ? { pin: '2026-07-28' } : 'legacy';
+  const client = new Client(info, { capabilities, versionNegotiation: { mode } });
+  for (const method of Object.keys(answers)) client.setRequestHandler(method, answers[method]);
+  return client;
+}
+
+function transport() {
+  const first = generation === 'v1';
+  if (way === 'stdio') {
+    const { StdioClientTransport } = load(first ? '@modelcontextprotocol/sdk/client/stdio.js' : '@modelcontextprotocol/client/stdio');
+    return new StdioClientTransport({ command: patchbay, args: ['serve', '--stdio'], env: process.env });
+  }
+  const { StreamableHTTPClientTransport } = load(first ? '@modelcontextprotocol/sdk/client/streamableHttp.js' : '@modelcontextprotocol/client');
+  const headers = { Authorization: `Bearer ${process.env.PATCHBAY_TOKEN}` };
+  return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+}
+
+async function main() {
+  const client = generation === 'v1' ? clientV1() : clientV2();
+  await client.connect(transport());
+  const call = async (name, args, options) => {
+    const result = generation === 'v1'
+      ? await client.callTool({ name, arguments: args }, undefined, options)
+      : await client.callTool({ name, arguments: args }, options);
+    return JSON.stringify(result.content);
+  };
+
+  const { tools } = await client.listTools();
+  for (const name of ['mcp__everything__echo', 'mcp__files__read_text_file', 'mcp__memory__read_graph', 'mcp__modern__echo']) {
+    assert(tools.some((tool) => tool.name === name), `${name} is not among ${tools.map((tool) => tool.name)}`);
+  }
+  assert.match(await call('mcp__everything__echo', { message: 'hello' }), /Echo: hello/);
+  assert.match(await call('mcp__modern__echo', { text: 'hello' }), /hello/);
+
+  const { prompts } = await client.listPrompts();
+  assert(prompts.some((prompt) => prompt.name === 'mcp__everything__args-prompt'));
+  const prompt = await client.getPrompt({ name: 'mcp__everything__args-prompt', arguments: { city: 'Ulm' } });
+  assert.match(JSON.stringify(prompt.messages), /Ulm/);
+  const completion = await client.complete({
+    ref: { type: 'ref/prompt', name: 'mcp__everything__completable-prompt' },
+    argument: { name: 'name', value: 'A' },
+    context: { arguments: { department: 'Engineering' } },
+  });
+  assert(completion.completion.values.includes('Alice'), JSON.stringify(completion));
+  const { resources } = await client.listResources();
+  assert((await client.readResource({ uri: resources[0].uri })).contents.length > 0);
+  assert((await client.listResourceTemplates()).resourceTemplates.length > 0);
+
+  let steps = 0;
+  await call('mcp__everything__trigger-long-running-operation', { duration: 0.4, steps: 4 }, { onprogress: () => steps++ });
+  assert.equal(steps, 4, 'steps of progress');
+
+  // A server of the older era asks, and one of the newer.
+  assert.match(await call('mcp__everything__trigger-elicitation-request', {}), /Ada Lovelace/);
+  assert.match(await call('mcp__everything__trigger-sampling-request', { prompt: 'hello', maxTokens: 10 }), /the model says hello/);
+  assert.match(await call('mcp__everything__get-roots-list', {}), /file:\/\/\/acceptance/);
+  assert.match(await call('mcp__modern__ask', { count: 2 }), /accept accept/);
+
+  await client.close();
+  console.log('everything works');
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
