@@ -205,7 +205,7 @@ func (s *line) setLevel(ctx context.Context, level string) {
 	s.mu.Unlock()
 	defer s.release(l)
 	err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		s.log.Warn("setting the log level", "error", err)
 	}
 }

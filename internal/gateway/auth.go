@@ -158,6 +158,9 @@ func (a *Auth) refuse(r *http.Request, status int, why error) *wire.Refusal {
 		}
 	}
 	message := "Authentication required"
+	if a.issuer == nil {
+		message += ". " + tokenHint
+	}
 	if status == http.StatusForbidden {
 		message = "The access token lacks a scope"
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -120,7 +119,7 @@ func (c *client) ask(ctx context.Context, method string, params json.RawMessage)
 	for _, sess := range c.ways() {
 		return sess.Call(ctx, wire.Call{Method: method, Params: params})
 	}
-	return nil, fmt.Errorf("the client can be asked within its requests only")
+	return nil, wire.Errorf(wire.CodeInternal, "the client can be asked within its requests only")
 }
 
 // ways are the ways to the client outside of requests.

@@ -228,8 +228,22 @@ func (s *Site) routes(mcp http.Handler) http.Handler {
 	if s.Auth != nil {
 		s.Auth.handleMetadata(mux)
 	}
+	mux.HandleFunc("/", s.lost)
 	return mux
 }
+
+// lost answers for what is not there. Clients without a token look here for a
+// way to get one, and show their user what they find.
+func (s *Site) lost(w http.ResponseWriter, _ *http.Request) {
+	text := "There is nothing here: MCP is at " + endpointRoot + "."
+	if s.Auth != nil && s.Auth.issuer == nil {
+		text += " " + tokenHint
+	}
+	http.Error(w, text, http.StatusNotFound)
+}
+
+// tokenHint says how to get in where nobody issues tokens.
+const tokenHint = `Send the header "Authorization: Bearer TOKEN" with the token that "patchbay token" prints.`
 
 func alive(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()

@@ -48,8 +48,10 @@ func newWorld(t *testing.T) *world {
 	if out, err := exec.Command("go", "build", "-o", w.patchbay, "../../../cmd/patchbay").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.MkdirAll(w.project, 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{w.project, filepath.Join(w.home, ".codex")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.write(t, "note.txt", "remember the milk\n")
 	w.environ = append(os.Environ(),
@@ -57,7 +59,7 @@ func newWorld(t *testing.T) *world {
 		"PATH="+filepath.Dir(w.patchbay)+string(os.PathListSeparator)+os.Getenv("PATH"), mark+"="+w.home,
 		// Nobody else is to be asked for anything.
 		"NO_COLOR=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-		"CODEX_HOME="+filepath.Join(w.home, ".codex"), "MCPORTER_DISABLE_AUTORUN=1")
+		"CODEX_HOME="+filepath.Join(w.home, ".codex"))
 	t.Cleanup(func() { w.nothingLeft(t) })
 	w.addServers(t)
 	w.serve(t)
