@@ -76,6 +76,11 @@ type Options struct {
 	// is. It takes Observe.
 	Traces bool
 
+	// Served are URLs under which the program serves the host's servers, besides
+	// the address in the settings. Entries that lead there would lead back to the
+	// host, and are skipped.
+	Served []string
+
 	Naming config.Naming // how tools are named; the zero value means as the settings say
 
 	// WatchFiles reads configuration again when a file of it changes, appears or

@@ -210,7 +210,7 @@ func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
-	scan.Endpoints = []string{settings.user.Gateway.Endpoint()}
+	scan.Endpoints = append([]string{settings.user.Gateway.Endpoint()}, h.opts.Served...)
 	found := discover.Scan(ctx, scan)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -118,6 +118,7 @@ type serving struct {
 	books   *observe.Books
 	views   *control.Views
 	reports sync.WaitGroup // what is told a while after the start
+	served  []string       // URLs that are served, if the settings do not say
 
 	metricsURL string // empty if there are none
 
@@ -157,6 +158,7 @@ func (s *serving) open(ctx context.Context, dir string, beside *patchbay.Host) (
 		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
 		UI:     control.UI(false), // agents answer for themselves
 		Beside: beside,            // what is connected the same way is connected once
+		Served: s.served,
 	}
 	s.books.Attach(&opts)
 	h, err := patchbay.Open(ctx, opts)
@@ -217,22 +219,27 @@ func (s *serving) offerMetrics(ctx context.Context) (stop func(), err error) {
 }
 
 func (s *serving) overHTTP(ctx context.Context) error {
-	a := s.app
-	v, release, err := s.views.View(ctx, a.env.Dir)
+	var listener *gateway.Listener
+	var err error
+	if s.flags.http != "" { // what the address is, the servers' configuration has no say in
+		if listener, err = s.listen(ctx, s.flags.http); err != nil {
+			return err
+		}
+		defer listener.Close()
+		s.served = append(s.served, listener.URL+"/mcp")
+	}
+	v, release, err := s.views.View(ctx, s.app.env.Dir)
 	if err != nil {
 		return err
 	}
 	defer release()
 	settings := v.Host.Settings().Gateway
-	listener, err := gateway.Listen(ctx, gateway.ListenOptions{
-		Address:  cmp.Or(s.flags.http, settings.Listen),
-		CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey,
-		Insecure: s.flags.insecureBind, NoAuth: s.flags.noAuth,
-	})
-	if err != nil {
-		return err
+	if listener == nil {
+		if listener, err = s.listen(ctx, settings.Listen); err != nil {
+			return err
+		}
+		defer listener.Close()
 	}
-	defer listener.Close()
 	site, err := s.site(ctx, v.Host, listener, settings)
 	if err != nil {
 		return err
@@ -246,6 +253,14 @@ func (s *serving) overHTTP(ctx context.Context) error {
 	s.reports.Go(func() { s.greet(ctx, v.Host, listener.URL) })
 	err = site.Serve(ctx, listener)
 	return errors.Join(err, wait())
+}
+
+func (s *serving) listen(ctx context.Context, address string) (*gateway.Listener, error) {
+	return gateway.Listen(ctx, gateway.ListenOptions{
+		Address:  address,
+		CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey,
+		Insecure: s.flags.insecureBind, NoAuth: s.flags.noAuth,
+	})
 }
 
 // site puts together who may reach the gateway and under which names.

@@ -18,9 +18,8 @@ const isItself = "this is Patchbay itself"
 type endpoint struct{ host, path string }
 
 func parseEndpoints(further []string) []endpoint {
-	urls := []string{"http://127.0.0.1:7332/mcp", "http://localhost:7332/mcp", "http://[::1]:7332/mcp"}
 	var out []endpoint
-	for _, raw := range append(urls, further...) {
+	for _, raw := range append([]string{"http://127.0.0.1:7332/mcp"}, further...) {
 		if e, ok := parseEndpoint(raw); ok {
 			out = append(out, e)
 		}
@@ -33,7 +32,11 @@ func parseEndpoint(raw string) (endpoint, bool) {
 	if err != nil || u.Host == "" {
 		return endpoint{}, false
 	}
-	return endpoint{strings.ToLower(u.Host), strings.TrimSuffix(u.Path, "/")}, true
+	host := strings.ToLower(u.Host)
+	if config.IsLoopback(u.Hostname()) { // by whichever of its names
+		host = "localhost:" + u.Port()
+	}
+	return endpoint{host, strings.TrimSuffix(u.Path, "/")}, true
 }
 
 // itself says why a server is skipped when it is Patchbay, and nothing
