@@ -85,6 +85,7 @@ func (s *Session) move(roots json.RawMessage) {
 	h.manager.Hold(is)
 	s.kind.Store(&is)
 	h.manager.Release(was)
+	h.news.announce() // other connections may offer something else
 }
 
 // RootsChanged asks for the roots anew. Servers that only this session uses are

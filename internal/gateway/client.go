@@ -117,7 +117,9 @@ func (c *client) ask(ctx context.Context, method string, params json.RawMessage)
 		return r.Ask(ctx, method, params)
 	}
 	for _, sess := range c.ways() {
-		return sess.Call(ctx, wire.Call{Method: method, Params: params})
+		if sess.Era == wire.Legacy {
+			return sess.Call(ctx, wire.Call{Method: method, Params: params})
+		}
 	}
 	return nil, wire.Errorf(wire.CodeInternal, "the client can be asked within its requests only")
 }
