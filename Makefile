@@ -5,11 +5,12 @@ PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 w
 SOAK        ?= 1m
 FUZZTIME    ?= 30s
 
-.PHONY: check lint race cross soak fuzz update conformance bench-gateway
+.PHONY: check lint race cross soak fuzz update conformance acceptance bench-gateway
 
 check: lint race cross ## everything CI runs beyond `go test ./...`
 	$(MAKE) soak SOAK=15s
 	$(MAKE) conformance
+	$(MAKE) acceptance
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w"; exit 1; }
@@ -37,3 +38,6 @@ conformance: ## the official suite and servers from npm; needs Node
 
 bench-gateway: ## what a gateway costs, against a raw proxy and one of the SDK; Linux
 	go run ./bench/gateway -check
+
+acceptance: ## real clients from npm use the gateway; needs Node
+	internal/mcptest/acceptance/run

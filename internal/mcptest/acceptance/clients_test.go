@@ -25,6 +25,7 @@ func TestClients(t *testing.T) {
 	t.Run("Inspector", w.inspector)
 	t.Run("mcp-remote", w.mcpRemote)
 	t.Run("TypeScript SDK", w.sdks)
+	t.Run("Patchbay itself", w.itself)
 }
 
 // claudeCode connects over stdio, over HTTP, and to one server alone. It needs
@@ -62,8 +63,8 @@ func (w *world) codex(t *testing.T) {
 	codex("mcp", "add", "all", "--", w.patchbay, "serve", "--stdio")
 	codex("mcp", "add", "web", "--url", w.url, "--bearer-token-env-var", "PATCHBAY_TOKEN")
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
 	cmd := w.command(ctx, "node", script, "app-server", // with no model behind it
 		"-c", `model_provider="none"`, "-c", `model_providers.none={name="none",base_url="http://127.0.0.1:9/v1"}`,
 		"-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false")
@@ -250,6 +251,15 @@ func (w *world) sdks(t *testing.T) {
 				out := w.run(t, "node", script, modules(t, "CLIENTS"), generation, way, w.url, w.patchbay)
 				has(t, "the SDK's client", out, "everything works")
 			})
+		}
+	}
+}
+
+// itself must not take the entries that made it known to clients for servers.
+func (w *world) itself(t *testing.T) {
+	for line := range strings.Lines(w.run(t, w.patchbay, "list")) {
+		if strings.Contains(line, w.url) || strings.Contains(line, "--stdio") {
+			has(t, "patchbay list", line, " skipped ")
 		}
 	}
 }
