@@ -86,7 +86,7 @@ func TestRemoteServerThatCannotBeReached(t *testing.T) {
 
 // begin runs a command that its server never answers, and returns when the server
 // has said so, with the process and what the server tells from then on.
-func begin(t *testing.T, flag string, env []string, args ...string) (*exec.Cmd, *told) {
+func begin(t *testing.T, flag string, env []string, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	home, project := machine(t)
 	address, accept := teller(t)
@@ -114,7 +114,7 @@ func begin(t *testing.T, flag string, env []string, args ...string) (*exec.Cmd, 
 
 // teller returns an address for a server's -tell, and a function that waits for
 // a server to start and returns what it tells from then on.
-func teller(t *testing.T) (address string, accept func() *told) {
+func teller(t *testing.T) (address string, accept func() *bufio.Scanner) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -126,7 +126,7 @@ func teller(t *testing.T) (address string, accept func() *told) {
 	if err := listener.(*net.TCPListener).SetDeadline(deadline); err != nil {
 		t.Fatal(err)
 	}
-	return listener.Addr().String(), func() *told {
+	return listener.Addr().String(), func() *bufio.Scanner {
 		t.Helper()
 		conn, err := listener.Accept()
 		if err != nil {
@@ -136,20 +136,8 @@ func teller(t *testing.T) (address string, accept func() *told) {
 		if err := conn.SetReadDeadline(deadline); err != nil {
 			t.Fatal(err)
 		}
-		return &told{bufio.NewScanner(conn), conn}
+		return bufio.NewScanner(conn)
 	}
-}
-
-// told is what a server tells, a line at a time.
-type told struct {
-	*bufio.Scanner
-	conn net.Conn
-}
-
-// release has the tool slow return.
-func (t *told) release() error {
-	_, err := t.conn.Write([]byte("."))
-	return err
 }
 
 // Ctrl-C cancels a call, and its server hears of it before it is ended.
