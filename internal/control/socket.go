@@ -128,9 +128,6 @@ func listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Path is where the socket is.
-func (s *Socket) Path() string { return s.path }
-
 // Close gives the socket up; another process may own it then. It may be called
 // twice.
 func (s *Socket) Close() error {

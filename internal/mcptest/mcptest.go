@@ -108,6 +108,3 @@ func Start(t testing.TB, cmd *exec.Cmd, opts *wire.StreamOptions) *Child {
 
 // Kill ends the process at once.
 func (c *Child) Kill() { _ = c.cmd.Process.Kill() }
-
-// Pid is the process id.
-func (c *Child) Pid() int { return c.cmd.Process.Pid }
