@@ -148,9 +148,22 @@ func (p *Peer) Stats() PeerStats {
 // Close ends the link: pending calls fail, the contexts of handlers end, the
 // conn is closed. It returns when all of them have, so a handler cannot call it.
 func (p *Peer) Close() error {
+	p.awaitPosts()
 	p.end(ErrClosed)
 	p.work.Wait()
 	return nil
+}
+
+// awaitPosts waits, but not for long, until what was posted is on its way: a
+// server should hear that its call was cancelled before it is left.
+func (p *Peer) awaitPosts() {
+	patience := time.NewTimer(flushTime)
+	defer patience.Stop()
+	select {
+	case <-p.posts():
+	case <-p.life.Done():
+	case <-patience.C:
+	}
 }
 
 // run reads until the conn ends and then ends the link.
