@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -22,6 +25,8 @@ type client struct {
 	reach   map[*wire.Session]bool // the ways to it outside of requests
 	watched map[watched]string     // resources it has subscribed to, as it knows them
 	tasks   tasks
+
+	deaf atomic.Bool // it did not take what it was told in time
 }
 
 // watched is a resource as its server knows it.
@@ -135,35 +140,53 @@ func (c *client) ways() []*wire.Session {
 	return all
 }
 
+// hearPatience is how long a client may take to make room for what a server
+// says. Others that share the connection hear nothing meanwhile, so one that did
+// not is waited for no more until it has.
+const hearPatience = 100 * time.Millisecond
+
+// passOn tells the client what a server said, if it listens.
+func (c *client) passOn(ctx context.Context, method string, params json.RawMessage) {
+	patience := hearPatience
+	if c.deaf.Load() {
+		patience = 0 // it hears what there is room for
+	}
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	c.deaf.Store(errors.Is(c.tell(ctx, method, params), context.DeadlineExceeded))
+}
+
 // tell tells the client something, with a request of its own where it belongs to
-// one. A client that does not hear it has gone, which others notice.
-func (c *client) tell(ctx context.Context, method string, params json.RawMessage) {
+// one. A client that does not hear it has gone, which others notice, or does not
+// read.
+func (c *client) tell(ctx context.Context, method string, params json.RawMessage) error {
 	params = wire.DeleteMember(params, "_meta", wire.MetaSubscriptionID) // which was ours with the server
 	if meta, _ := wire.Member(params, "_meta"); string(meta) == "{}" {
 		params = wire.DeleteMember(params, "_meta")
 	}
 	if r := requestOf(ctx); r != nil {
-		_ = r.Link.Notify(ctx, method, params)
-		return
+		return r.Link.Notify(ctx, method, params)
 	}
+	var all error
 	for _, sess := range c.ways() {
-		_ = sess.Notify(ctx, method, params)
+		all = errors.Join(all, sess.Notify(ctx, method, params))
 	}
+	return all
 }
 
 func (c *client) progress(ctx context.Context, _ string, params json.RawMessage) {
-	c.tell(ctx, "notifications/progress", params)
+	_ = c.tell(ctx, "notifications/progress", params) // only its own call waits
 }
 
 func (c *client) logged(ctx context.Context, _ string, params json.RawMessage) {
-	c.tell(ctx, "notifications/message", params)
+	c.passOn(ctx, "notifications/message", params)
 }
 
 func (c *client) notified(ctx context.Context, server, method string, params json.RawMessage) {
 	if strings.HasPrefix(method, "notifications/tasks") && !c.tasks.of(params, server) && c.ep.single == "" {
 		return // another client's
 	}
-	c.tell(ctx, method, params)
+	c.passOn(ctx, method, params)
 }
 
 // changed tells the client that lists have changed.
@@ -177,7 +200,7 @@ func (c *client) changed(lists patchbay.Lists) {
 		{lists.Prompts, "notifications/prompts/list_changed"},
 	} {
 		if list.changed {
-			c.tell(context.Background(), list.method, nil)
+			_ = c.tell(context.Background(), list.method, nil) // nobody else waits
 		}
 	}
 }
@@ -197,7 +220,7 @@ func (c *client) updated(server, uri string, params json.RawMessage) {
 		if as != uri {
 			params, _ = wire.SetMember(params, wire.AppendString(nil, as), "uri") // params have one already
 		}
-		c.tell(context.Background(), "notifications/resources/updated", params)
+		c.passOn(context.Background(), "notifications/resources/updated", params)
 	}
 }
 

@@ -1,12 +1,16 @@
 package gateway_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -98,5 +102,30 @@ func TestBadNeighbours(t *testing.T) {
 	}
 	if st, err := w.host.Server("hung"); err != nil || st.State != config.Connecting {
 		t.Errorf("the server that hangs is %s: it was waited for", st.State)
+	}
+}
+
+// A client that does not read keeps nobody else from hearing what a server says.
+func TestDeafClient(t *testing.T) {
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up", wire.Version20251125)}, nil, nil)
+	near, far := net.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- w.gateway.Serve(context.Background(), wire.NewStreamConn(far, far, nil), "")
+	}()
+	defer func() {
+		near.Close()
+		<-done
+	}()
+	if _, err := near.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(near).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	a := w.connect(t, "stdio", wire.Version20251125, "", `{}`)
+	for range 200 { // which is more than is kept for one
+		a.call(t, "mcp__up__log", `{}`)
+		a.await(t, "notifications/message")
 	}
 }
