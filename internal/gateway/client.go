@@ -22,8 +22,8 @@ type client struct {
 	session *patchbay.Session
 
 	mu      sync.Mutex
-	reach   map[*wire.Session]bool // the ways to it outside of requests
-	watched map[watched]string     // resources it has subscribed to, as it knows them
+	reach   map[*wire.Session][]string // the ways to it outside of requests; of modern ones the resources whose updates it wants
+	watched map[string]watched         // resources it has subscribed to, by the URI it knows
 	tasks   tasks
 
 	deaf atomic.Bool // it did not take what it was told in time
@@ -44,7 +44,7 @@ func requestOf(ctx context.Context) *wire.Request {
 
 // newClient opens a session of the host for a client.
 func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
-	c := &client{ep: ep, reach: map[*wire.Session]bool{}, watched: map[watched]string{}}
+	c := &client{ep: ep, reach: map[*wire.Session][]string{}, watched: map[string]watched{}}
 	able := c.abilities(sess)
 	able.Changed = c.changed
 	var err error
@@ -210,7 +210,7 @@ func (c *client) changed(lists patchbay.Lists) {
 func (c *client) updated(server, uri string, params json.RawMessage) {
 	c.mu.Lock()
 	var known []string
-	for w, as := range c.watched {
+	for as, w := range c.watched {
 		if part, ok := strings.CutPrefix(uri, w.uri); ok && w.server == server && wire.Covers(w.uri, uri) {
 			known = append(known, as+part)
 		}
@@ -235,7 +235,7 @@ func (ep *endpoint) opened(sess *wire.Session) {
 		return
 	}
 	c.mu.Lock()
-	c.reach[sess] = true
+	c.reach[sess] = nil
 	c.mu.Unlock()
 	sess.State = c
 }

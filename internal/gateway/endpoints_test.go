@@ -293,3 +293,28 @@ func TestPages(t *testing.T) {
 		t.Error("a cursor that means nothing was taken")
 	}
 }
+
+// Agents that say the same of themselves are one client of the newer era, but
+// what one of them stops listening to the other one hears on.
+func TestListenersOfOneClient(t *testing.T) {
+	u := newUpstream(t, "up", wire.Version20251125)
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
+	first := w.connect(t, "http", wire.Version20260728, "up", `{}`)
+	second := w.connect(t, "http", wire.Version20260728, "up", `{}`)
+	for _, a := range []*agent{first, second} {
+		if err := a.Subscribe(t.Context(), "up://own"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Subscribe(t.Context(), "up://t/1"); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if got := <-u.unsubscribed; got != "up://t/1" {
+		t.Errorf("%s is unsubscribed from", got)
+	}
+	second.call(t, "touch", `{"uri":"up://own"}`)
+	if got := second.await(t, "notifications/resources/updated"); !strings.Contains(got, "up://own") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,6 +127,7 @@ func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Fi
 	if err != nil {
 		return wire.Filter{}, err
 	}
+	c.listens(sess, want.ResourceSubscriptions) // first: what it wants, nobody else's end takes back
 	honoured := want.ResourceSubscriptions[:0:0]
 	for _, uri := range want.ResourceSubscriptions {
 		if err := c.subscribe(ctx, uri); err != nil {
@@ -136,9 +139,7 @@ func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Fi
 	if want.ResourceSubscriptions != nil {
 		want.ResourceSubscriptions = honoured
 	}
-	c.mu.Lock()
-	c.reach[sess] = true
-	c.mu.Unlock()
+	c.listens(sess, honoured)
 	context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		delete(c.reach, sess)
@@ -146,11 +147,36 @@ func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Fi
 		ctx, stop := context.WithTimeout(context.Background(), time.Second)
 		defer stop()
 		for _, uri := range honoured {
+			if c.wants(uri) {
+				continue
+			}
 			_ = c.unsubscribe(ctx, uri)
+			if c.wants(uri) { // since a moment ago
+				_ = c.subscribe(ctx, uri)
+			}
 		}
 		done()
 	})
 	return want, nil
+}
+
+// listens takes note of a subscription, and of the resources that it is about.
+func (c *client) listens(sess *wire.Session, uris []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reach[sess] = uris
+}
+
+// wants reports whether a subscription is about a resource.
+func (c *client) wants(uri string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, uris := range c.reach {
+		if slices.Contains(uris, uri) {
+			return true
+		}
+	}
+	return false
 }
 
 // subscribe asks for updates of a resource, for as long as the client wants it.
@@ -164,19 +190,28 @@ func (c *client) subscribe(ctx context.Context, uri string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watched[watched{server, own}] = uri
+	c.watched[uri] = watched{server, own}
 	return nil
 }
 
+// unsubscribe takes that back, at the server that was asked: by now the URI may
+// be another's too.
 func (c *client) unsubscribe(ctx context.Context, uri string) error {
-	server, own, err := c.resource(uri)
-	if err != nil {
-		return err
-	}
 	c.mu.Lock()
-	delete(c.watched, watched{server, own})
+	was, ok := c.watched[uri]
+	delete(c.watched, uri)
+	again := slices.Contains(slices.Collect(maps.Values(c.watched)), was) // under another name
 	c.mu.Unlock()
-	return c.session.Unsubscribe(ctx, server, own)
+	if !ok {
+		var err error
+		if was.server, was.uri, err = c.resource(uri); err != nil {
+			return err
+		}
+	}
+	if ok && again {
+		return nil
+	}
+	return c.session.Unsubscribe(ctx, was.server, was.uri)
 }
 
 // level asks servers for log messages as a modern request does: from a level on,

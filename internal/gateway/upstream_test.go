@@ -27,10 +27,12 @@ type upstream struct {
 	cancelled chan string   // the tokens of waits that were cancelled
 	waiting   chan struct{} // gets one for each wait that has begun
 	level     string
+
+	unsubscribed chan string // the URIs
 }
 
 func newUpstream(t *testing.T, name string, versions ...string) *upstream {
-	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100)}
+	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100), unsubscribed: make(chan string, 100)}
 	var err error
 	u.server, err = wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"` + name + `","version":"1.2.3","icons":[ ]}`),
@@ -79,7 +81,11 @@ func (u *upstream) HandleRequest(ctx context.Context, r *wire.Request) (json.Raw
 	case "resources/read":
 		uri, _ := wire.StringMember(r.Params, "uri")
 		return json.RawMessage(fmt.Sprintf(`{"contents":[ {"uri":%q,"text":"%s"} ]}`, uri, u.name)), nil
-	case "resources/subscribe", "resources/unsubscribe":
+	case "resources/unsubscribe":
+		uri, _ := wire.StringMember(r.Params, "uri")
+		u.unsubscribed <- uri
+		return json.RawMessage(`{}`), nil
+	case "resources/subscribe":
 		return json.RawMessage(`{}`), nil
 	case "prompts/list":
 		return json.RawMessage(`{"prompts":[{"name":"greet","description":"d","arguments":[{"name":"who"}]}]}`), nil
