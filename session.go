@@ -22,6 +22,7 @@ type SessionOptions struct {
 
 	Servers         []string // names of the servers that are there; nil means all, empty none
 	Tools           []string // names or patterns of the tools that are visible; nil means all, empty none
+	Profile         string   // a selection of the settings, as they are at any time, in place of Servers and Tools; empty means none
 	AllowedTools    []string // pre-approved: called without asking; hides nothing
 	DisallowedTools []string // never called, and not shown
 	Rules           []Rule   // further rules, with their sources

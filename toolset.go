@@ -67,7 +67,7 @@ func (s *Session) toolInputs() toolInputs {
 	in := toolInputs{reading: h.reading.Load(), pins: h.pinsSeq.Load()}
 	for i := range in.reading.snap.Servers {
 		st := &in.reading.snap.Servers[i]
-		if !st.usable() || !s.has(st.Name) {
+		if !st.usable() || !s.selects(in.reading, st.Name) {
 			continue
 		}
 		if sv, ok := h.manager.Server(st.Name, s.profile()); ok {
@@ -78,8 +78,24 @@ func (s *Session) toolInputs() toolInputs {
 }
 
 // has reports whether a server is there for the session.
-func (s *Session) has(server string) bool {
-	return s.opts.Servers == nil || slices.Contains(s.opts.Servers, server)
+func (s *Session) has(server string) bool { return s.selects(s.host.reading.Load(), server) }
+
+func (s *Session) selects(r *reading, server string) bool {
+	p := s.selection(r)
+	return p.Servers == nil || slices.Contains(p.Servers, server)
+}
+
+// selection is what of all servers and tools is there for the session. A profile
+// that the settings do not have any more selects nothing.
+func (s *Session) selection(r *reading) config.Profile {
+	if s.opts.Profile == "" {
+		return config.Profile{Servers: s.opts.Servers, Tools: s.opts.Tools}
+	}
+	p, ok := r.settings.Gateway.Profiles[s.opts.Profile]
+	if !ok {
+		return config.Profile{Servers: []string{}, Tools: []string{}}
+	}
+	return p
 }
 
 // toolset returns what the session offers now.
@@ -217,7 +233,7 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 			set.denied[name] = rule
 		}
 	}
-	shown := append(slices.Clip(r.shown), policy.Shown{Patterns: s.opts.Tools})
+	shown := append(slices.Clip(r.shown), policy.Shown{Patterns: s.selection(r).Tools})
 	for i, t := range all {
 		var entry config.Entry // ours have none
 		if at, ok := r.inForce[t.Server]; ok {

@@ -47,14 +47,17 @@ func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
 	c := &client{ep: ep, reach: map[*wire.Session][]string{}, watched: map[string]watched{}}
 	able := c.abilities(sess)
 	able.Changed = c.changed
-	var err error
-	c.session, err = ep.gateway.host.NewSession(patchbay.SessionOptions{
+	o := patchbay.SessionOptions{
 		Name:    clientName(sess),
-		Servers: ep.servers,
-		Tools:   ep.tools,
+		Profile: ep.profile,
 		Default: patchbay.Allow, // the client's user decides, unless the settings do
 		Client:  able,
-	})
+	}
+	if ep.single != "" {
+		o.Servers = []string{ep.single}
+	}
+	var err error
+	c.session, err = ep.gateway.host.NewSession(o)
 	return c, err
 }
 

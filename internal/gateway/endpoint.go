@@ -20,8 +20,7 @@ type endpoint struct {
 	gateway *Gateway
 	name    string // as in the path
 	single  string // the one server that is passed through as it is; empty if there are several
-	servers []string
-	tools   []string
+	profile string // the selection of the settings that is served; empty if it is all
 
 	server    *wire.Server
 	described atomic.Pointer[wire.Description] // as a client was last told
@@ -32,18 +31,16 @@ type endpoint struct {
 func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
 	ep := &endpoint{gateway: g, name: name}
 	if profile, ok := strings.CutPrefix(name, "@"); ok {
-		profiles := g.host.Settings().Gateway.Profiles
-		p, ok := profiles[profile]
-		if !ok {
-			return nil, errUnknown{unknown("profile", profile, slices.Sorted(maps.Keys(profiles)))}
+		if err := g.hasProfile(profile); err != nil {
+			return nil, err
 		}
-		ep.servers, ep.tools = p.Servers, p.Tools
+		ep.profile = profile
 	} else if name != "" {
 		st, err := g.host.Server(name)
 		if err != nil {
 			return nil, errUnknown{err.Error()}
 		}
-		ep.single, ep.servers = st.Name, []string{st.Name}
+		ep.single = st.Name
 	}
 	ep.modern.ep = ep
 	var err error
@@ -62,12 +59,17 @@ func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
 	return ep, err
 }
 
-func unknown(what, name string, known []string) string {
-	text := fmt.Sprintf("No %s %q.", what, name)
-	if len(known) > 0 {
-		text += " There are: " + strings.Join(known, ", ") + "."
+// hasProfile says why there is no such profile, if there is none.
+func (g *Gateway) hasProfile(name string) error {
+	profiles := g.host.Settings().Gateway.Profiles
+	if _, ok := profiles[name]; ok {
+		return nil
 	}
-	return text
+	text := fmt.Sprintf("No profile %q.", name)
+	if len(profiles) > 0 {
+		text += " There are: " + strings.Join(slices.Sorted(maps.Keys(profiles)), ", ") + "."
+	}
+	return errUnknown{text}
 }
 
 // capabilities of an endpoint of several servers: whatever they have, a client
@@ -122,8 +124,9 @@ const maxInstructions = 32 << 10 // of all servers together, in bytes
 // instructions are those of all servers, each under its name.
 func (ep *endpoint) instructions() string {
 	var all strings.Builder
+	servers := ep.gateway.host.Settings().Gateway.Profiles[ep.profile].Servers // nil means all
 	for _, st := range ep.gateway.host.Servers() {
-		if !st.InForce || st.Instructions == "" || ep.servers != nil && !slices.Contains(ep.servers, st.Name) {
+		if !st.InForce || st.Instructions == "" || servers != nil && !slices.Contains(servers, st.Name) {
 			continue
 		}
 		if all.Len()+len(st.Instructions) > maxInstructions {

@@ -153,6 +153,43 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// What the settings say of a profile holds for the clients that are there, too.
+func TestProfileChanges(t *testing.T) {
+	var o patchbay.Options
+	w, _, _ := two(t, func(given *patchbay.Options) {
+		settings(t, given, `{"gateway":{"profiles":{"few":{"servers":["one"]}}}}`)
+		o = *given
+	})
+	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+		settings(t, &o, `{"gateway":{"profiles":{"few":{"servers":["one"]}}}}`)
+		if err := w.host.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a := w.connect(t, "stdio", version, "@few", `{}`)
+		a.call(t, "mcp__one__echo", `{}`)
+		settings(t, &o, `{"gateway":{"profiles":{"few":{"servers":["two"],"tools":["mcp__two__echo"]}}}}`)
+		if err := w.host.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if list := names(t, a); !slices.Equal(list, []string{"mcp__two__echo"}) {
+			t.Errorf("%v", list)
+		}
+		if _, err := a.CallTool(t.Context(), "mcp__one__echo", json.RawMessage(`{}`)); err == nil {
+			t.Error("a tool that was taken out was called")
+		}
+		settings(t, &o, `{}`)
+		if err := w.host.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if list := names(t, a); len(list) > 0 {
+			t.Errorf("a profile that is not there any more has %v", list)
+		}
+		if err := w.gateway.Check("@few"); err == nil {
+			t.Error("a profile that is not there any more is served")
+		}
+	}
+}
+
 func TestNoSuchEndpoint(t *testing.T) {
 	w, _, _ := two(t, nil)
 	srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{}))

@@ -108,7 +108,10 @@ func (g *Gateway) endpoint(name string) (*endpoint, error) {
 		return nil, errors.New("the gateway is shut down")
 	}
 	if ep := g.endpoints[name]; ep != nil {
-		return ep, nil
+		if ep.profile == "" {
+			return ep, nil
+		}
+		return ep, g.hasProfile(ep.profile) // the settings may have changed
 	}
 	ep, err := g.newEndpoint(name)
 	if err != nil {
