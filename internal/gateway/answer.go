@@ -62,13 +62,11 @@ func (c *client) pass(ctx context.Context, s *patchbay.Session, r *wire.Request)
 		if err != nil {
 			return nil, refusal(err)
 		}
-		return c.withoutHidden(raw), nil
+		return c.withoutHidden(raw)
 	case "resources/subscribe":
-		uri, _ := wire.StringMember(r.Params, "uri")
-		return emptyResult, refusal(c.subscribe(ctx, uri))
+		return emptyResult, refusal(c.subscribe(ctx, member(r.Params, "uri")))
 	case "resources/unsubscribe":
-		uri, _ := wire.StringMember(r.Params, "uri")
-		return emptyResult, refusal(c.unsubscribe(ctx, uri))
+		return emptyResult, refusal(c.unsubscribe(ctx, member(r.Params, "uri")))
 	}
 	raw, err := s.Forward(ctx, server, r.Method, r.Params)
 	return raw, refusal(err)
@@ -82,8 +80,7 @@ func (c *client) answer(ctx context.Context, s *patchbay.Session, r *wire.Reques
 	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
 		return c.list(ctx, r.Method, r.Params)
 	case "prompts/get":
-		name, _ := wire.StringMember(r.Params, "name")
-		p, err := s.FindPrompt(name)
+		p, err := s.FindPrompt(member(r.Params, "name"))
 		if err != nil {
 			return nil, refusal(err)
 		}

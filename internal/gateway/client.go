@@ -220,14 +220,15 @@ func (c *client) updated(server, uri string, params json.RawMessage) {
 	}
 	c.mu.Unlock()
 	for _, as := range known {
+		told := params
 		if as != uri {
-			params, _ = wire.SetMember(params, wire.AppendString(nil, as), "uri") // params have one already
+			told, _ = wire.SetMember(params, wire.AppendString(nil, as), "uri") // params have one already
 		}
-		c.passOn(context.Background(), "notifications/resources/updated", params)
+		c.passOn(context.Background(), "notifications/resources/updated", told)
 	}
 }
 
-// opened makes a legacy session, or a connection with modern requests, a client.
+// opened makes a legacy session a client.
 func (ep *endpoint) opened(sess *wire.Session) {
 	if sess.Era == wire.Modern {
 		return // each request says who its client is

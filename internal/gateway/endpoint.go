@@ -119,12 +119,22 @@ func (ep *endpoint) describeSingle(ctx context.Context) (*wire.Description, erro
 	return wire.NewDescription(info, st.Capabilities, st.Instructions)
 }
 
+// servers are those of an endpoint of several, nil if it has all there are. A
+// profile that has gone has none.
+func (ep *endpoint) servers() []string {
+	p, ok := ep.gateway.host.Settings().Gateway.Profiles[ep.profile]
+	if !ok && ep.profile != "" {
+		return []string{}
+	}
+	return p.Servers
+}
+
 const maxInstructions = 32 << 10 // of all servers together, in bytes
 
 // instructions are those of all servers, each under its name.
 func (ep *endpoint) instructions() string {
 	var all strings.Builder
-	servers := ep.gateway.host.Settings().Gateway.Profiles[ep.profile].Servers // nil means all
+	servers := ep.servers()
 	for _, st := range ep.gateway.host.Servers() {
 		if !st.InForce || st.Instructions == "" || servers != nil && !slices.Contains(servers, st.Name) {
 			continue

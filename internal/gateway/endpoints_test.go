@@ -140,6 +140,9 @@ func TestProfile(t *testing.T) {
 	if _, err := a.ReadResource(t.Context(), "patchbay://two/two://own"); err == nil {
 		t.Error("a resource of another server was read")
 	}
+	if raw, err := a.Call(t.Context(), wire.Call{Method: "tasks/get", Params: json.RawMessage(`{"taskId":"x"}`)}); err != nil || !strings.Contains(string(raw), `"at":"one"`) {
+		t.Errorf("the one server was not asked for a task: %s, %v", raw, err)
+	}
 	all := w.connect(t, "http", wire.Version20251125, "", able)
 	if slices.Contains(names(t, all), "mcp__two__secret") {
 		t.Error("a tool that is denied is listed")

@@ -16,6 +16,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -141,11 +142,8 @@ func (g *Gateway) Serve(ctx context.Context, conn wire.Conn, endpoint string) er
 // clients of a local gateway are one person's as a rule, so limits that are not
 // set are those of many clients.
 func (g *Gateway) HTTP(o wire.HTTPOptions) http.Handler {
-	for limit, standard := range map[*int]int{&o.MaxCalls: 1024, &o.MaxQueued: 4096, &o.MaxSessions: 4096, &o.MaxOwn: 1024} {
-		if *limit == 0 {
-			*limit = standard
-		}
-	}
+	o.MaxCalls, o.MaxQueued = cmp.Or(o.MaxCalls, 1024), cmp.Or(o.MaxQueued, 4096)
+	o.MaxSessions, o.MaxOwn = cmp.Or(o.MaxSessions, 4096), cmp.Or(o.MaxOwn, 1024)
 	return &front{gateway: g, opts: o, handlers: map[*endpoint]*wire.HTTPHandler{}}
 }
 

@@ -126,10 +126,10 @@ func page(items []item, member, key, cursor string) (json.RawMessage, error) {
 func cursorOf(it item) string { return it.server + "/" + it.name }
 
 // withoutHidden takes the tools that rules hide out of a server's own list.
-func (c *client) withoutHidden(list json.RawMessage) json.RawMessage {
+func (c *client) withoutHidden(list json.RawMessage) (json.RawMessage, error) {
 	tools, ok := wire.Member(list, "tools")
 	if !ok {
-		return list
+		return list, nil
 	}
 	kept, hides := []byte{'['}, false
 	for def := range wire.Elements(tools) {
@@ -144,11 +144,7 @@ func (c *client) withoutHidden(list json.RawMessage) json.RawMessage {
 		kept = append(kept, def...)
 	}
 	if !hides {
-		return list
+		return list, nil
 	}
-	out, err := wire.SetMember(list, append(kept, ']'), "tools")
-	if err != nil {
-		return list
-	}
-	return out
+	return wire.SetMember(list, append(kept, ']'), "tools")
 }

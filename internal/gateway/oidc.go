@@ -178,8 +178,8 @@ func verifyWith(keys []jose.JSONWebKey, signed *jose.JSONWebSignature) ([]byte, 
 	return nil, false
 }
 
-// keysNow returns the issuer's keys, fetched anew if they are old or, unless
-// that was just tried, if wanted lacks among them. An issuer that cannot be
+// keysNow returns the issuer's keys, fetched anew if they are old or the one that
+// is wanted is lacking among them, unless that was just tried. An issuer that cannot be
 // reached does not make those it had worthless at once.
 func (i *issuer) keysNow(ctx context.Context, lacking bool) ([]jose.JSONWebKey, error) {
 	i.mu.Lock()

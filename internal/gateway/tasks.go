@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,13 +82,14 @@ func (c *client) taskServer(id string) (string, error) {
 	return "", wire.Errorf(wire.CodeInvalidParams, "no task %q", id)
 }
 
-// taskServers are the servers that have tasks.
+// taskServers are the servers of the endpoint that have tasks.
 func (c *client) taskServers() []string {
 	var able []string
+	servers := c.ep.servers()
 	for _, st := range c.ep.gateway.host.Servers() {
 		_, older := wire.Member(st.Capabilities, "tasks")
 		_, newer := wire.Member(st.Capabilities, "extensions", tasksExtension)
-		if st.InForce && (older || newer) {
+		if st.InForce && (older || newer) && (servers == nil || slices.Contains(servers, st.Name)) {
 			able = append(able, st.Name)
 		}
 	}
