@@ -418,11 +418,7 @@ func (p *printer) offered(servers []patchbay.ServerStatus) {
 	var rows [][]cell
 	var needs []string
 	for _, st := range servers {
-		tools := "-"
-		if st.Counts != nil {
-			tools = count(st.Counts.Tools, "tool", "tools")
-		}
-		rows = append(rows, []cell{{text: st.Name}, stateCell(st), {text: tools}, {text: st.Origin.Product + ", " + p.place(st.Origin)}})
+		rows = append(rows, []cell{{text: st.Name}, stateCell(st), toolCount(st), {text: st.Origin.Product + ", " + p.place(st.Origin)}})
 		if need, ok := needOf(st); ok {
 			needs = append(needs, need)
 		}

@@ -253,9 +253,9 @@ func TestServe(t *testing.T) {
 
 const greeting = `Serving URL/mcp (Ctrl-C ends it)
 
-SERVER  STATE           TOOLS    FROM
-docs    needs-approval  -        Claude Code, .mcp.json:1
-s       connected       6 tools  Patchbay, ~/.config/patchbay/mcp.json:1
+SERVER  STATE           TOOLS  FROM
+docs    needs-approval  -      Claude Code, .mcp.json:1
+s       connected       6      Patchbay, ~/.config/patchbay/mcp.json:1
 
 To do:
   docs needs your approval: patchbay approve docs
