@@ -62,14 +62,25 @@ func (c *client) pass(ctx context.Context, s *patchbay.Session, r *wire.Request)
 		if err != nil {
 			return nil, refusal(err)
 		}
-		return c.withoutHidden(raw)
+		list, err := c.withoutHidden(raw)
+		return private(list), err
 	case "resources/subscribe":
 		return emptyResult, refusal(c.subscribe(ctx, member(r.Params, "uri")))
 	case "resources/unsubscribe":
 		return emptyResult, refusal(c.unsubscribe(ctx, member(r.Params, "uri")))
 	}
 	raw, err := s.Forward(ctx, server, r.Method, r.Params)
-	return raw, refusal(err)
+	return private(raw), refusal(err)
+}
+
+// private makes a result that may be kept one that only its client may keep: what
+// a server has for everybody is here for those who may use the gateway.
+func private(result json.RawMessage) json.RawMessage {
+	if scope, _ := wire.StringMember(result, "cacheScope"); scope != "public" {
+		return result
+	}
+	result, _ = wire.SetMember(result, json.RawMessage(`"private"`), "cacheScope") // it has one
+	return result
 }
 
 // answer answers a request to all servers of an endpoint.
@@ -80,13 +91,13 @@ func (c *client) answer(ctx context.Context, s *patchbay.Session, r *wire.Reques
 	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
 		return c.list(ctx, r.Method, r.Params)
 	case "prompts/get":
-		p, err := s.FindPrompt(member(r.Params, "name"))
+		p, err := c.prompt(ctx, member(r.Params, "name"))
 		if err != nil {
 			return nil, refusal(err)
 		}
 		return forward(ctx, s, p.Server, r, p.Name, "name")
 	case "resources/read":
-		server, own, err := c.resource(member(r.Params, "uri"))
+		server, own, err := c.resource(ctx, member(r.Params, "uri"))
 		if err != nil {
 			return nil, refusal(err)
 		}
@@ -176,28 +187,47 @@ func forward(ctx context.Context, s *patchbay.Session, server string, r *wire.Re
 		}
 	}
 	raw, err := s.Forward(ctx, server, r.Method, params)
-	return raw, refusal(err)
+	return private(raw), refusal(err)
 }
 
 // resource returns the server of a URI, and the URI as that knows it.
-func (c *client) resource(uri string) (server, own string, err error) {
+func (c *client) resource(ctx context.Context, uri string) (server, own string, err error) {
 	if c.ep.single != "" {
 		return c.ep.single, uri, nil
 	}
+	server, own, err = c.session.FindResource(uri)
+	if err == nil {
+		return server, own, nil
+	}
+	if err := c.ep.gateway.awaitSight(ctx); err != nil { // it may be there in a moment
+		return "", "", err
+	}
 	return c.session.FindResource(uri)
+}
+
+// prompt returns the prompt of a name.
+func (c *client) prompt(ctx context.Context, name string) (patchbay.Prompt, error) {
+	p, err := c.session.FindPrompt(name)
+	if err == nil {
+		return p, nil
+	}
+	if err := c.ep.gateway.awaitSight(ctx); err != nil { // as above
+		return p, err
+	}
+	return c.session.FindPrompt(name)
 }
 
 // complete asks the server whose prompt or template an argument is of.
 func (c *client) complete(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
 	switch kind := member(r.Params, "ref", "type"); kind {
 	case "ref/prompt":
-		p, err := s.FindPrompt(member(r.Params, "ref", "name"))
+		p, err := c.prompt(ctx, member(r.Params, "ref", "name"))
 		if err != nil {
 			return nil, refusal(err)
 		}
 		return forward(ctx, s, p.Server, r, p.Name, "ref", "name")
 	case "ref/resource":
-		server, own, err := c.resource(member(r.Params, "ref", "uri"))
+		server, own, err := c.resource(ctx, member(r.Params, "ref", "uri"))
 		if err != nil {
 			return nil, refusal(err)
 		}

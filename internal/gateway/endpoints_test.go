@@ -358,3 +358,30 @@ func TestListenersOfOneClient(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// What a server has for everybody, the gateway has for its clients only.
+func TestNothingIsPublic(t *testing.T) {
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up", wire.Version20260728)}, nil, nil)
+	for endpoint, uri := range map[string]string{"": "patchbay://up/public://x", "up": "public://x"} {
+		a := w.connect(t, "http", wire.Version20260728, endpoint, `{}`)
+		raw, err := a.ReadResource(t.Context(), uri)
+		scope, _ := wire.StringMember(raw, "cacheScope")
+		if ttl, _ := wire.Member(raw, "ttlMs"); err != nil || scope != "private" || string(ttl) != "60000" {
+			t.Errorf("endpoint %q: %s, %v", endpoint, raw, err)
+		}
+	}
+}
+
+// What a server offers can be had before anybody has seen the server.
+func TestFirstSight(t *testing.T) {
+	for method, params := range map[string]string{
+		"tools/call": `{"name":"mcp__up__echo","arguments":{}}`, "prompts/get": `{"name":"mcp__up__greet"}`, "resources/read": `{"uri":"up://own"}`,
+		"resources/subscribe": `{"uri":"up://own"}`, "completion/complete": `{"ref":{"type":"ref/prompt","name":"mcp__up__greet"},"argument":{"name":"who","value":""}}`,
+	} {
+		w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up")}, nil, nil)
+		a := w.connect(t, "stdio", wire.Version20251125, "", `{}`)
+		if _, err := a.Call(t.Context(), wire.Call{Method: method, Params: json.RawMessage(params)}); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}

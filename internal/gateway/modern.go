@@ -181,7 +181,7 @@ func (c *client) wants(uri string) bool {
 
 // subscribe asks for updates of a resource, for as long as the client wants it.
 func (c *client) subscribe(ctx context.Context, uri string) error {
-	server, own, err := c.resource(uri)
+	server, own, err := c.resource(ctx, uri)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (c *client) unsubscribe(ctx context.Context, uri string) error {
 	c.mu.Unlock()
 	if !ok {
 		var err error
-		if was.server, was.uri, err = c.resource(uri); err != nil {
+		if was.server, was.uri, err = c.resource(ctx, uri); err != nil {
 			return err
 		}
 	}

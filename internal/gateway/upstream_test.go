@@ -80,6 +80,9 @@ func (u *upstream) HandleRequest(ctx context.Context, r *wire.Request) (json.Raw
 		return json.RawMessage(fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"%s://t/{id}","name":"t"}]}`, u.name)), nil
 	case "resources/read":
 		uri, _ := wire.StringMember(r.Params, "uri")
+		if uri == "public://x" {
+			return json.RawMessage(`{"contents":[],"ttlMs":60000,"cacheScope":"public"}`), nil
+		}
 		return json.RawMessage(fmt.Sprintf(`{"contents":[ {"uri":%q,"text":"%s"} ]}`, uri, u.name)), nil
 	case "resources/unsubscribe":
 		uri, _ := wire.StringMember(r.Params, "uri")
