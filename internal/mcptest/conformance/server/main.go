@@ -4,7 +4,8 @@
 // are the suite's, not ours.
 //
 // It prints its URL and serves until it is interrupted; with the argument stdio
-// it serves one client over its standard streams.
+// it serves one client over its standard streams, in revision 2025-11-25 alone if
+// a second argument says so.
 package main
 
 import (
@@ -27,16 +28,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	serve := serveHTTP
-	if len(os.Args) == 2 && os.Args[1] == "stdio" {
+	if len(os.Args) > 1 && os.Args[1] == "stdio" {
 		serve = serveStdio
 	}
-	if err := run(ctx, serve); err != nil {
+	var versions []string // all
+	if len(os.Args) > 2 {
+		versions = os.Args[2:]
+	}
+	if err := run(ctx, serve, versions); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance server:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, serve func(context.Context, *wire.Server) error) error {
+func run(ctx context.Context, serve func(context.Context, *wire.Server) error, versions []string) error {
 	fixture := newFixture()
 	server, err := wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"patchbay-conformance","version":"1.0.0"}`),
@@ -48,6 +53,7 @@ func run(ctx context.Context, serve func(context.Context, *wire.Server) error) e
 			"logging":{},
 			"extensions":{"io.modelcontextprotocol/tasks":{}}
 		}`),
+		Versions:     versions,
 		Handler:      fixture,
 		ParamHeaders: fixture.paramHeaders,
 		ComeBack:     true,
