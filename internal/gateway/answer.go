@@ -26,10 +26,28 @@ func (ep *endpoint) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	}
 	defer end()
 	ctx = context.WithValue(ctx, requestKey{}, r)
+	var raw json.RawMessage
 	if ep.single != "" {
-		return c.pass(ctx, s, r)
+		raw, err = c.pass(ctx, s, r)
+	} else {
+		raw, err = c.answer(ctx, s, r)
 	}
-	return c.answer(ctx, s, r)
+	return raw, inEra(r, err)
+}
+
+// inEra is a server's error as the era of the client knows it: only the legacy
+// one has a code for resources that do not exist.
+func inEra(r *wire.Request, err error) error {
+	if err == nil || r.Session.Era == wire.Legacy || r.Method != "resources/read" {
+		return err
+	}
+	e, ok := errors.AsType[*patchbay.RPCError](err)
+	if !ok || e.Code != wire.CodeResourceNotFound {
+		return err
+	}
+	known := *e
+	known.Code = wire.CodeInvalidParams
+	return &known
 }
 
 // sessionFor returns the session of a request: that of the client, or, where the
