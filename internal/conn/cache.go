@@ -54,7 +54,7 @@ func (s saved) differs(old saved) bool {
 	if s.Key != old.Key || s.Dialect != old.Dialect || (s.Catalog == nil) != (old.Catalog == nil) || (s.Last == nil) != (old.Last == nil) {
 		return true
 	}
-	if s.Catalog != nil && (!s.Catalog.SameLists(old.Catalog) || s.Catalog.FetchedAt.Sub(old.Catalog.FetchedAt) >= rewriteAfter) {
+	if s.Catalog != nil && (!s.Catalog.sameLists(old.Catalog) || s.Catalog.FetchedAt.Sub(old.Catalog.FetchedAt) >= rewriteAfter) {
 		return true
 	}
 	return s.Last != nil && (s.Last.State != old.Last.State || s.Last.Reason != old.Last.Reason || s.Last.At.Sub(old.Last.At) >= rewriteAfter)

@@ -273,7 +273,7 @@ func TestSavedBytes(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(*out.Last, *in.Last) || out.Dialect != in.Dialect {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if !out.Catalog.SameLists(in.Catalog) || !out.Catalog.FetchedAt.Equal(in.Catalog.FetchedAt) {
+	if !out.Catalog.sameLists(in.Catalog) || !out.Catalog.FetchedAt.Equal(in.Catalog.FetchedAt) {
 		t.Errorf("%s became %+v", data, out.Catalog)
 	}
 }
@@ -315,7 +315,7 @@ func FuzzCacheFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		back, err := parseSaved(again, "key")
-		if err != nil || back.differs(s) || s.Catalog != nil && !back.Catalog.SameLists(s.Catalog) {
+		if err != nil || back.differs(s) || s.Catalog != nil && !back.Catalog.sameLists(s.Catalog) {
 			t.Errorf("%s became %s, %v", data, again, err)
 		}
 	})

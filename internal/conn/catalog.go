@@ -68,8 +68,8 @@ func (c *Catalog) tool(name string) json.RawMessage {
 	return nil
 }
 
-// SameLists reports whether two catalogs offer the same.
-func (c *Catalog) SameLists(other *Catalog) bool {
+// sameLists reports whether two catalogs offer the same.
+func (c *Catalog) sameLists(other *Catalog) bool {
 	same := func(a, b []json.RawMessage) bool {
 		return slices.EqualFunc(a, b, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
 	}

@@ -107,7 +107,7 @@ func (h *shelf) replace(old, next *Catalog, lists []fetched) bool {
 	if !slices.ContainsFunc(lists, func(f fetched) bool { return f.err != nil }) {
 		h.whole = next
 	}
-	return old == nil || old.Cached || !next.SameLists(old)
+	return old == nil || old.Cached || !next.sameLists(old)
 }
 
 // note takes note of how the server stands, if it has come to an end of some

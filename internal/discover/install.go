@@ -214,8 +214,8 @@ func (f form) places(p *Provider, goos string, scope config.Scope) []*Place {
 	return out
 }
 
-// ErrNoTarget says that a product has no place for an entry.
-var ErrNoTarget = errors.New("no place for an entry")
+// errNoTarget says that a product has no place for an entry.
+var errNoTarget = errors.New("no place for an entry")
 
 // FindTarget returns where an entry of a product goes: the file that exists
 // already, else the one the product would make.
@@ -223,12 +223,12 @@ func FindTarget(env Env, id string, scope config.Scope) (Target, error) {
 	providers := Providers()
 	i := slices.IndexFunc(providers, func(p Provider) bool { return p.ID == id })
 	if i < 0 {
-		return Target{}, ErrNoTarget
+		return Target{}, errNoTarget
 	}
 	t := Target{Provider: providers[i]}
 	var ok bool
 	if t.form, ok = forms()[id]; !ok {
-		return Target{}, ErrNoTarget
+		return Target{}, errNoTarget
 	}
 	s := newScan(env)
 	var all []string
@@ -247,7 +247,7 @@ func FindTarget(env Env, id string, scope config.Scope) (Target, error) {
 		all = append(all, file)
 	}
 	if len(all) == 0 {
-		return Target{}, ErrNoTarget
+		return Target{}, errNoTarget
 	}
 	t.File = all[0]
 	if i := slices.IndexFunc(all, func(file string) bool {

@@ -48,8 +48,8 @@ const tokenAge = time.Second
 // maxCredential is the longest token worth looking at.
 const maxCredential = 16 << 10
 
-// TokenPrincipal is who presents the token of the gateway.
-const TokenPrincipal = "token"
+// tokenPrincipal is who presents the token of the gateway.
+const tokenPrincipal = "token"
 
 // NewAuth returns the judge of requests to one gateway.
 func NewAuth(o AuthOptions) *Auth {
@@ -73,7 +73,7 @@ func (a *Auth) Principal(r *http.Request) (string, error) {
 		return "", a.refuse(r, http.StatusUnauthorized, err)
 	}
 	if ok, err := a.isToken(r.Context(), presented); ok {
-		return TokenPrincipal, nil
+		return tokenPrincipal, nil
 	} else if err != nil {
 		a.log.Error("the gateway's token cannot be read", "error", err)
 	}

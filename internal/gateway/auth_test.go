@@ -220,7 +220,7 @@ func TestBearerToken(t *testing.T) {
 		if got := resp.Header.Get("WWW-Authenticate"); got != want {
 			t.Errorf("%q is answered %q, want %q", header, got, want)
 		}
-		if want == "" && resp.Header.Get("Principal") != TokenPrincipal {
+		if want == "" && resp.Header.Get("Principal") != tokenPrincipal {
 			t.Errorf("%q is of %q", header, resp.Header.Get("Principal"))
 		}
 	}
@@ -346,7 +346,7 @@ func TestAccessTokens(t *testing.T) {
 			t.Errorf("%s: %s", tt.name, challenge)
 		}
 	}
-	if resp := send("/mcp", "Bearer pbgw_right"); resp.Header.Get("Principal") != TokenPrincipal {
+	if resp := send("/mcp", "Bearer pbgw_right"); resp.Header.Get("Principal") != tokenPrincipal {
 		t.Errorf("the gateway's own token: %s", resp.Status)
 	}
 }

@@ -18,7 +18,6 @@ import (
 // wire.Server.
 type endpoint struct {
 	gateway *Gateway
-	name    string // as in the path
 	single  string // the one server that is passed through as it is; empty if there are several
 	profile string // the selection of the settings that is served; empty if it is all
 
@@ -29,7 +28,7 @@ type endpoint struct {
 
 // newEndpoint makes the endpoint of a name, if there is one.
 func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
-	ep := &endpoint{gateway: g, name: name}
+	ep := &endpoint{gateway: g}
 	if profile, ok := strings.CutPrefix(name, "@"); ok {
 		if err := g.hasProfile(profile); err != nil {
 			return nil, err

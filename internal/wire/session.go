@@ -121,15 +121,6 @@ func (s *Session) Close() error {
 // one principal.
 func (s *Session) Owner() string { return s.owner }
 
-// LogLevel returns the level from which on the client wants log messages, empty
-// if it did not say.
-func (s *Session) LogLevel() string {
-	if n := s.level.Load(); n > 0 {
-		return logLevels[n-1]
-	}
-	return ""
-}
-
 // logLevels are those of RFC 5424, the least severe first.
 var logLevels = [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
