@@ -248,6 +248,9 @@ func (ep *endpoint) closed(sess *wire.Session) {
 	if c, ok := sess.State.(*client); ok {
 		c.session.Close()
 	}
+	if sess.Era == wire.Modern {
+		ep.modern.left(sess.Owner())
+	}
 }
 
 // client returns who a session is of. Call done when it is not needed any more.

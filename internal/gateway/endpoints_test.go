@@ -1,8 +1,12 @@
 package gateway_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -382,6 +386,33 @@ func TestFirstSight(t *testing.T) {
 		a := w.connect(t, "stdio", wire.Version20251125, "", `{}`)
 		if _, err := a.Call(t.Context(), wire.Call{Method: method, Params: json.RawMessage(params)}); err != nil {
 			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
+// Nothing is kept for a client whose connection has ended, of either era.
+func TestClientLeaves(t *testing.T) {
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up")}, nil, nil)
+	for _, first := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+	} {
+		near, far := net.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- w.gateway.Serve(context.Background(), wire.NewStreamConn(far, far, nil), "") }()
+		if _, err := io.WriteString(near, first+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(near).ReadString('\n'); err != nil || !strings.Contains(line, `"result"`) {
+			t.Fatalf("%s, %v", line, err)
+		}
+		if n := w.host.Sessions(); n != 1 {
+			t.Errorf("%d sessions", n)
+		}
+		near.Close()
+		<-done
+		if n := w.host.Sessions(); n != 0 {
+			t.Errorf("%d sessions are left", n)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // Modern clients have no session: each request says who its client is. Requests
-// that say the same share a client, which is kept for a while after the last.
+// that say the same share a client, which is kept for a while after the last, or
+// until the connection ends that they come on.
 
 // clientIdle is how long a client is kept without a request.
 const clientIdle = 5 * time.Minute
@@ -78,7 +79,7 @@ func (cs *clients) leave(m *modernClient) {
 	switch {
 	case m.users > 0:
 	case cs.all[m.key] != m:
-		m.session.Close()
+		m.end()
 	default:
 		m.used = time.Now()
 		if m.idle == nil {
@@ -107,16 +108,36 @@ func (cs *clients) forget(m *modernClient) {
 	m.session.Close()
 }
 
+// left ends the clients of a connection that has ended.
+func (cs *clients) left(owner string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for key, m := range cs.all {
+		if key.owner != owner {
+			continue
+		}
+		delete(cs.all, key) // those that are in use end with that
+		if m.users == 0 {
+			m.end()
+		}
+	}
+}
+
+// end ends a client that nobody uses.
+func (m *modernClient) end() {
+	if m.idle != nil {
+		m.idle.Stop()
+	}
+	m.session.Close()
+}
+
 // close ends all clients. Their requests have ended.
 func (cs *clients) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.closed = true
 	for _, m := range cs.all {
-		if m.idle != nil {
-			m.idle.Stop()
-		}
-		m.session.Close()
+		m.end()
 	}
 	clear(cs.all)
 }
