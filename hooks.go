@@ -66,10 +66,10 @@ const ElicitationComplete = "elicitation_complete"
 
 // around puts hooks around others. Either may be nil.
 func (outer *Hooks) around(inner *Hooks) *Hooks {
-	if outer == nil || inner == nil {
-		if outer == nil {
-			return inner
-		}
+	switch {
+	case outer == nil:
+		return inner
+	case inner == nil:
 		return outer
 	}
 	both := *inner

@@ -274,8 +274,8 @@ func (up *upstream) favourite() Profile {
 	return best
 }
 
-// open adds a line that stands for the server, in the place of an earlier one
-// if there was one. It is to be begun.
+// open adds a line, in the place of an earlier one that stood for the server if
+// there was one. It is to be begun.
 func (up *upstream) open(p Profile, before *line) *line {
 	l := newLine(up, p, before)
 	up.lines[l.key] = l
