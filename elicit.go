@@ -55,7 +55,10 @@ type ElicitResult struct {
 }
 
 // cancelled is the answer when there is nobody to ask.
-var cancelled = json.RawMessage(`{"action":"cancel"}`)
+var (
+	cancelled = json.RawMessage(`{"action":"cancel"}`)
+	declined  = json.RawMessage(`{"action":"decline"}`)
+)
 
 // elicitPatience is how long a person has to answer.
 const elicitPatience = 10 * time.Minute
@@ -230,7 +233,7 @@ func (q *question) answer(ctx context.Context, hooksOnly bool) (answer json.RawM
 			return nil, err
 		case err != nil:
 			q.host.opts.Logger.Warn("elicitation declined by a hook", "server", q.Server, "error", err)
-			return json.RawMessage(`{"action":"decline"}`), nil
+			return declined, nil
 		case given != nil:
 			return q.checked(*given)
 		}
@@ -313,7 +316,7 @@ func (q *question) review(ctx context.Context, answer json.RawMessage) json.RawM
 		return cancelled
 	case err != nil:
 		q.host.opts.Logger.Warn("elicitation declined by a hook", "server", q.Server, "error", err)
-		return json.RawMessage(`{"action":"decline"}`)
+		return declined
 	case now.Action == was.Action && bytes.Equal(now.Content, was.Content):
 		return answer
 	}

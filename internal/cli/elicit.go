@@ -63,9 +63,9 @@ func (a *app) consent(ctx context.Context, question string, content map[string]j
 		return patchbay.ElicitResult{}, err
 	}
 	if !ok {
-		return patchbay.ElicitResult{Action: "decline"}, nil
+		return patchbay.ElicitResult{Action: patchbay.ElicitDecline}, nil
 	}
-	result := patchbay.ElicitResult{Action: "accept"}
+	result := patchbay.ElicitResult{Action: patchbay.ElicitAccept}
 	if content != nil {
 		result.Content, err = json.Marshal(content)
 	}

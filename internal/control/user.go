@@ -53,7 +53,7 @@ func confirm(ctx context.Context, r patchbay.ConfirmRequest) (bool, error) {
 func elicit(ctx context.Context, r patchbay.ElicitRequest) (patchbay.ElicitResult, error) {
 	a, ok := ctx.Value(askerKey{}).(*asker)
 	if !ok || !a.elicits {
-		return patchbay.ElicitResult{Action: "cancel"}, nil
+		return patchbay.ElicitResult{Action: patchbay.ElicitCancel}, nil
 	}
 	answer, err := a.ask(ctx, event{Elicit: &r})
 	return answer.Elicited, err
