@@ -54,10 +54,9 @@ type ElicitResult struct {
 	Content json.RawMessage `json:"content,omitempty"` // of a form: a JSON object
 }
 
-// cancelled is the answer when there is nobody to ask.
 var (
-	cancelled = json.RawMessage(`{"action":"cancel"}`)
-	declined  = json.RawMessage(`{"action":"decline"}`)
+	cancelled = json.RawMessage(`{"action":"cancel"}`)  // when there is nobody to ask
+	declined  = json.RawMessage(`{"action":"decline"}`) // when a hook says so
 )
 
 // elicitPatience is how long a person has to answer.

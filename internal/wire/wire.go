@@ -15,8 +15,10 @@
 //	Conn       moves whole messages over one stream                  stdio.go, memory.go, legacysse.go
 //	Peer       multiplexes calls over a Conn, in both directions     peer.go, call.go, handle.go
 //	Link       what a Peer and an HTTP client have in common         link.go
-//	Client     MCP's client side on a Link, both eras                client.go
-//	Server     MCP's server side, both eras, stdio and HTTP          server.go
+//	Client     MCP's client side on a Link, both eras                client*.go, connect.go, httpclient.go, proxy.go
+//	Server     MCP's server side, both eras                          server.go, serve.go, session.go, describe.go, listen.go
+//	           its requests that ask the client back                 mrtr.go, parking.go, progress.go
+//	           over HTTP, from the connection up                     deadline.go, httpserver.go, httplegacy.go, httpmodern.go
 //
 // Every exported type is safe for concurrent use unless it says otherwise. The
 // package starts no process, reads no file and knows nothing of configuration,
