@@ -2,6 +2,7 @@ package patchbay
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +20,8 @@ type lasting struct {
 
 type resourceRef struct{ server, uri string }
 
-// letGoPatience is how long a server may take to hear that a session has ended.
+// letGoPatience is how long servers may take to hear that a session has ended, or
+// uses other connections.
 const letGoPatience = 5 * time.Second
 
 // keep asks a server for something that lasts, in the way of its own era.
@@ -154,6 +156,28 @@ func (s *Session) wantsLog(server string, params []byte) bool {
 	wanted, said := s.logLevel(server)
 	level, _ := wire.StringMember(params, "level")
 	return !said || slices.Index(wire.LogLevels(), level) >= wanted
+}
+
+// askAgain asks for what lasts on connections that the session did not use
+// before.
+func (s *Session) askAgain(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, letGoPatience)
+	defer stop()
+	s.mu.Lock()
+	levels, subscribed := slices.Collect(maps.Keys(s.lasting.level)), slices.Collect(maps.Keys(s.lasting.subscribed))
+	s.mu.Unlock()
+	for _, server := range levels {
+		s.applyLogLevel(ctx, server)
+	}
+	for _, ref := range subscribed {
+		sv, err := s.reach(ref.server, s.profile())
+		if err == nil {
+			err = sv.Subscribe(ctx, ref.uri)
+		}
+		if err != nil {
+			s.host.opts.Logger.Info("not subscribed again", "session", s.opts.Name, "server", ref.server, "error", err)
+		}
+	}
 }
 
 // letGo takes back what the session has asked for, unless another one that

@@ -45,7 +45,7 @@ func (s *Session) askRoots(ctx context.Context) {
 	s.rooting.Lock()
 	defer s.rooting.Unlock()
 	if !s.rooted.Load() {
-		s.move(s.readRoots(ctx))
+		s.move(ctx, s.readRoots(ctx))
 		s.rooted.Store(true)
 	}
 }
@@ -66,8 +66,16 @@ func (s *Session) readRoots(ctx context.Context) json.RawMessage {
 	return roots
 }
 
-// move has the session use the connections of those with the same roots.
-func (s *Session) move(roots json.RawMessage) {
+// move has the session use the connections of those with the same roots, and asks
+// for what lasts there, too.
+func (s *Session) move(ctx context.Context, roots json.RawMessage) {
+	if s.rehouse(roots) {
+		s.askAgain(ctx)
+	}
+}
+
+// rehouse reports whether the session uses other connections now.
+func (s *Session) rehouse(roots json.RawMessage) bool {
 	h, was := s.host, s.profile()
 	sum := sha256.Sum256(append([]byte(s.opts.Client.profile(h.answers).Key+" "), roots...))
 	is := was
@@ -80,12 +88,13 @@ func (s *Session) move(roots json.RawMessage) {
 		is.Key += "+"
 	}
 	if !h.sessions[s] || is.Key == was.Key {
-		return
+		return false
 	}
 	h.manager.Hold(is)
 	s.kind.Store(&is)
 	h.manager.Release(was)
 	h.news.announce() // other connections may offer something else
+	return true
 }
 
 // RootsChanged asks for the roots anew. Servers that only this session uses are
@@ -109,7 +118,7 @@ func (s *Session) RootsChanged(ctx context.Context) {
 		h.manager.Notify(ctx, s.profile(), "notifications/roots/list_changed", nil)
 		return
 	}
-	s.move(roots)
+	s.move(ctx, roots)
 }
 
 // knownRoots is what the client said its roots are, nil if it was not asked.

@@ -416,3 +416,41 @@ func TestClientLeaves(t *testing.T) {
 		}
 	}
 }
+
+// What a client has asked of a server holds when its roots lead it to another
+// connection.
+func TestRootsMoveWhatLasts(t *testing.T) {
+	u := newUpstream(t, "up", wire.Version20251125)
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
+	a, b := w.connect(t, "stdio", wire.Version20251125, "", able), w.connect(t, "stdio", wire.Version20251125, "", able)
+	if err := a.SetLevel(t.Context(), "warning"); err != nil { // before the roots are known
+		t.Fatal(err)
+	}
+	a.call(t, "mcp__up__echo", `{}`)
+	u.mu.Lock()
+	level := u.level
+	u.mu.Unlock()
+	if level != "warning" {
+		t.Errorf("the level of the server is %q", level)
+	}
+	b.call(t, "mcp__up__echo", `{}`) // now two share the connection
+	if err := a.Subscribe(t.Context(), "up://own"); err != nil {
+		t.Fatal(err)
+	}
+	<-u.subscribed
+	a.mu.Lock()
+	a.roots = `{"roots":[{"uri":"file:///other"}]}`
+	a.mu.Unlock()
+	if err := a.RootsChanged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-u.subscribed // anew
+	for heard := false; !heard; {
+		b.call(t, "mcp__up__touch", `{"uri":"up://own"}`)
+		select {
+		case h := <-a.heard:
+			heard = h.method == "notifications/resources/updated"
+		default: // the server has yet to take note of it
+		}
+	}
+}

@@ -28,11 +28,11 @@ type upstream struct {
 	waiting   chan struct{} // gets one for each wait that has begun
 	level     string
 
-	unsubscribed chan string // the URIs
+	subscribed, unsubscribed chan string // the URIs
 }
 
 func newUpstream(t *testing.T, name string, versions ...string) *upstream {
-	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100), unsubscribed: make(chan string, 100)}
+	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
 	var err error
 	u.server, err = wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"` + name + `","version":"1.2.3","icons":[ ]}`),
@@ -89,6 +89,8 @@ func (u *upstream) HandleRequest(ctx context.Context, r *wire.Request) (json.Raw
 		u.unsubscribed <- uri
 		return json.RawMessage(`{}`), nil
 	case "resources/subscribe":
+		uri, _ := wire.StringMember(r.Params, "uri")
+		u.subscribed <- uri
 		return json.RawMessage(`{}`), nil
 	case "prompts/list":
 		return json.RawMessage(`{"prompts":[{"name":"greet","description":"d","arguments":[{"name":"who"}]}]}`), nil
