@@ -272,6 +272,9 @@ func (m *Manager) Release(p Profile) {
 		}
 	}
 	m.handOn(p)
+	if m.holds[shared].count == 0 {
+		maps.DeleteFunc(m.levels, func(of logLevel, _ string) bool { return of.profile == p.Key })
+	}
 	if m.holds[shared].count == 0 || m.pool.solo[p.Session] > 0 {
 		for _, s := range m.seats {
 			s.up.prune(true)

@@ -363,3 +363,21 @@ func TestManyHands(t *testing.T) {
 		t.Errorf("left over: %v, %v, %v", p.upstreams, p.solo, p.managers)
 	}
 }
+
+// The log level that a kind of session asked for is forgotten with the last of
+// them: a gateway sees many.
+func TestLevelsAreForgotten(t *testing.T) {
+	m := newManager(t, Options{})
+	for _, p := range []Profile{rich("1"), rich("2")} {
+		m.Hold(p)
+		m.SetLevel(t.Context(), p, "", "info")
+	}
+	m.Release(rich("1"))
+	if len(m.levels) == 0 {
+		t.Error("the level of a session that is there is forgotten")
+	}
+	m.Release(rich("2"))
+	if len(m.levels) != 0 {
+		t.Errorf("%v is kept for nobody", m.levels)
+	}
+}
