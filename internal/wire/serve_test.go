@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,5 +347,39 @@ func TestServerOptionsAreChecked(t *testing.T) {
 		if _, err := NewServer(o); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// countingHandler counts the subscriptions that reach it.
+type countingHandler struct {
+	*testHandler
+	subscribed atomic.Int32
+}
+
+func (h *countingHandler) HandleRequest(ctx context.Context, r *Request) (json.RawMessage, error) {
+	if r.Method == "resources/subscribe" {
+		h.subscribed.Add(1)
+	}
+	return h.testHandler.HandleRequest(ctx, r)
+}
+
+// Whoever answers for subscriptions keeps no more of them than a client may have.
+func TestTooManySubscriptions(t *testing.T) {
+	h := &countingHandler{testHandler: newTestHandler()}
+	near, far := Pipe()
+	s := newTestServer(t, func(o *ServerOptions) { o.Handler = h })
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(context.Background(), far) }()
+	defer func() { <-done }()
+	c := connect(t, Stream(near, nil), &ClientOptions{Info: json.RawMessage(`{"name":"c","version":"1"}`), ProtocolVersion: Version20251125})
+	defer c.Close()
+	for i := range maxSubscribed + 3 {
+		err := c.Subscribe(t.Context(), fmt.Sprintf("r:%d", i))
+		if refused := err != nil; refused != (i >= maxSubscribed) {
+			t.Fatalf("subscription %d: %v", i, err)
+		}
+	}
+	if n := h.subscribed.Load(); n != maxSubscribed {
+		t.Errorf("%d subscriptions were asked for", n)
 	}
 }

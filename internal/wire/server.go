@@ -277,6 +277,10 @@ func (s *Server) legacyGate(sess *Session, r *Request) (answer json.RawMessage, 
 		if err := sess.setLogLevel(level); err != nil {
 			return nil, true, err
 		}
+	case "resources/subscribe": // before the handler keeps it
+		if uri, _ := StringMember(r.Params, "uri"); !sess.roomFor(uri) {
+			return nil, true, tooManySubscribed()
+		}
 	}
 	return nil, false, nil
 }

@@ -198,13 +198,25 @@ func (s *Session) subscribe(uri string, on bool) error {
 	switch {
 	case on && i < 0:
 		if len(l.subscribed) >= maxSubscribed {
-			return Errorf(CodeOverloaded, "more than %d subscriptions", maxSubscribed)
+			return tooManySubscribed()
 		}
 		l.subscribed = append(l.subscribed, uri)
 	case !on && i >= 0:
 		l.subscribed = slices.Delete(l.subscribed, i, i+1)
 	}
 	return nil
+}
+
+func tooManySubscribed() *Error {
+	return Errorf(CodeOverloaded, "more than %d subscriptions", maxSubscribed)
+}
+
+// roomFor reports whether the client may subscribe to a resource.
+func (s *Session) roomFor(uri string) bool {
+	l := s.life
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.subscribed) < maxSubscribed || slices.Contains(l.subscribed, uri)
 }
 
 func (s *Session) subscribedTo(uri string) bool {
