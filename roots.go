@@ -22,11 +22,16 @@ const rootsPatience = 5 * time.Second
 func (s *Session) profile() conn.Profile { return *s.kind.Load() }
 
 // declare makes p the kind of connection of the session. Roots that can be asked
-// for only within calls are not known to be anybody else's.
+// for only within calls are not known to be anybody else's, and another person's
+// session shares nothing.
 func (s *Session) declare(p conn.Profile, session string) {
 	p.Session = session
 	if c := s.opts.Client; c != nil && c.Roots != nil && c.AskedInCalls {
 		p.Key += " " + session
+	}
+	if s.opts.Identity != "" {
+		p.Key += " of " + s.opts.Identity
+		p.Capabilities = s.opts.Client.capabilities(s.host.answers)
 	}
 	s.kind.Store(&p)
 }
@@ -77,7 +82,7 @@ func (s *Session) move(ctx context.Context, roots json.RawMessage) {
 // rehouse reports whether the session uses other connections now.
 func (s *Session) rehouse(roots json.RawMessage) bool {
 	h, was := s.host, s.profile()
-	sum := sha256.Sum256(append([]byte(s.opts.Client.profile(h.answers).Key+" "), roots...))
+	sum := sha256.Sum256(append([]byte(s.opts.Client.profile(h.answers).Key+" of "+s.opts.Identity+" "), roots...))
 	is := was
 	is.Key, is.Capabilities = hex.EncodeToString(sum[:8]), s.opts.Client.capabilities(h.answers)
 	h.sessionsMu.Lock()

@@ -20,6 +20,10 @@ import (
 type SessionOptions struct {
 	Name string // in logs and for hooks; empty means "session"
 
+	// Identity is whose session it is. Those of different people share no
+	// connection. Empty means whoever runs the host.
+	Identity string
+
 	Servers         []string // names of the servers that are there; nil means all, empty none
 	Tools           []string // names or patterns of the tools that are visible; nil means all, empty none
 	Profile         string   // a selection of the settings, as they are at any time, in place of Servers and Tools; empty means none

@@ -56,6 +56,9 @@ func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
 	if ep.single != "" {
 		o.Servers = []string{ep.single}
 	}
+	if sess.Principal != tokenPrincipal { // which is the secret of whoever runs this
+		o.Identity = sess.Principal
+	}
 	var err error
 	c.session, err = ep.gateway.host.NewSession(o)
 	return c, err

@@ -257,6 +257,37 @@ func TestCapabilitiesAreTheClients(t *testing.T) {
 	}
 }
 
+// People do not share a process, whatever their clients can do.
+func TestPeopleShareNothing(t *testing.T) {
+	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
+	srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }}))
+	t.Cleanup(srv.Close)
+	pid := func(who, version, capabilities string) string {
+		a := &agent{heard: make(chan heard, 100), roots: `{"roots":[]}`}
+		c, err := wire.Connect(t.Context(), wire.HTTP(srv.URL+"/mcp", &wire.HTTPClientOptions{Header: func(context.Context) (http.Header, error) { return http.Header{"Who": {who}}, nil }}), &wire.ClientOptions{
+			Capabilities: json.RawMessage(capabilities), Handler: a, ProtocolVersion: version,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		a.Client = c
+		return a.call(t, "mcp__srv__pid", `{}`)
+	}
+	for _, capabilities := range []string{`{}`, `{"roots":{}}`} {
+		ann := pid("ann", wire.Version20251125, capabilities)
+		if again := pid("ann", wire.Version20251125, capabilities); again != ann {
+			t.Errorf("%s: one person has the processes %s and %s", capabilities, ann, again)
+		}
+		if bob := pid("bob", wire.Version20251125, capabilities); bob == ann {
+			t.Errorf("%s: two people share process %s", capabilities, bob)
+		}
+		if nobody := pid("", wire.Version20251125, capabilities); nobody == ann {
+			t.Errorf("%s: whoever runs the gateway shares process %s", capabilities, nobody)
+		}
+	}
+}
+
 // Clients with the same roots share a process, those with others do not, and
 // a server hears when they change.
 func TestRootsDecideWhoShares(t *testing.T) {
@@ -427,10 +458,7 @@ func TestRootsMoveWhatLasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.call(t, "mcp__up__echo", `{}`)
-	u.mu.Lock()
-	level := u.level
-	u.mu.Unlock()
-	if level != "warning" {
+	if level := <-u.levels; level != "warning" {
 		t.Errorf("the level of the server is %q", level)
 	}
 	b.call(t, "mcp__up__echo", `{}`) // now two share the connection

@@ -26,13 +26,13 @@ type upstream struct {
 	told      chan string   // the methods of notifications
 	cancelled chan string   // the tokens of waits that were cancelled
 	waiting   chan struct{} // gets one for each wait that has begun
-	level     string
+	levels    chan string   // that were asked for
 
 	subscribed, unsubscribed chan string // the URIs
 }
 
 func newUpstream(t *testing.T, name string, versions ...string) *upstream {
-	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
+	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100), levels: make(chan string, 1000), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
 	var err error
 	u.server, err = wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"` + name + `","version":"1.2.3","icons":[ ]}`),
@@ -102,9 +102,8 @@ func (u *upstream) HandleRequest(ctx context.Context, r *wire.Request) (json.Raw
 		text, _ := json.Marshal(u.name + " " + string(ref))
 		return json.RawMessage(`{"completion":{"values":[` + string(text) + `]}}`), nil
 	case "logging/setLevel":
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.level, _ = wire.StringMember(r.Params, "level")
+		level, _ := wire.StringMember(r.Params, "level")
+		u.levels <- level
 		return json.RawMessage(`{}`), nil
 	case "tasks/get", "tasks/result", "tasks/cancel":
 		id, _ := wire.StringMember(r.Params, "taskId")
