@@ -151,6 +151,13 @@ func (s *Session) logLevel(server string) (rank int, ok bool) {
 	return rank, ok
 }
 
+// asksForLog reports whether the session has asked for the log messages of a
+// server.
+func (s *Session) asksForLog(server string) bool {
+	_, said := s.logLevel(server)
+	return said
+}
+
 // wantsLog reports whether a log message is for the session.
 func (s *Session) wantsLog(server string, params []byte) bool {
 	wanted, said := s.logLevel(server)

@@ -70,12 +70,8 @@ func (x serverSide) asker(r *wire.Request) asked {
 		return f.asked()
 	}
 	all := x.sessions()
-	busy := slices.DeleteFunc(slices.Clone(all), func(a asked) bool { return len(a.flights) == 0 })
-	switch {
-	case len(busy) == 1:
-		return busy[0]
-	case len(busy) == 0 && len(all) == 1:
-		return all[0]
+	if a, ok := only(all); ok {
+		return a
 	}
 	if i := slices.IndexFunc(all, func(a asked) bool { return a.session.knownRoots() != nil }); r.Method == "roots/list" && i >= 0 {
 		return all[i] // all have the same
@@ -85,7 +81,7 @@ func (x serverSide) asker(r *wire.Request) asked {
 		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server} // whose UI is that of all sessions
 	}
 	clients := map[string]bool{}
-	for _, a := range busy {
+	for _, a := range slices.DeleteFunc(all, idle) {
 		clients[a.session.profile().Session] = true
 	}
 	if len(clients) > 1 {
@@ -93,6 +89,19 @@ func (x serverSide) asker(r *wire.Request) asked {
 	}
 	return asked{}
 }
+
+// only returns the one that something must be about: the only one there is, or
+// the only one with a request under way.
+func only(all []asked) (a asked, ok bool) {
+	for _, candidates := range [][]asked{all, slices.DeleteFunc(slices.Clone(all), idle)} {
+		if len(candidates) == 1 {
+			return candidates[0], true
+		}
+	}
+	return asked{}, false
+}
+
+func idle(a asked) bool { return len(a.flights) == 0 }
 
 // sessions are those that share this connection, of whatever host, with their
 // requests that are under way to the server.
@@ -109,9 +118,10 @@ func (x serverSide) sessions() []asked {
 	return all
 }
 
-// HandleNotification tells the sessions it may concern. Log messages and updates
-// of resources are for all that share the connection, unless they came with the
-// call of one.
+// HandleNotification tells the sessions it may concern. Updates of resources are
+// for all that share the connection, unless they came with the call of one, and
+// so are log messages for those who asked for them; others hear of their own
+// calls.
 func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification) {
 	if n.Method == methodElicitComplete {
 		x.visited(ctx, n)
@@ -125,9 +135,13 @@ func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification
 	} else {
 		to = x.sessions()
 	}
+	owner, _ := only(to)
 	for _, a := range to {
 		if a.session.opts.Client == nil {
 			continue
+		}
+		if n.Method == "notifications/message" && a.session != owner.session && !a.session.asksForLog(a.server) {
+			continue // it may be about another one's call
 		}
 		_ = a.session.host.protect("Client", func() error { // the next one is told nevertheless
 			a.session.notified(a.values(ctx), a.server, n)

@@ -257,6 +257,25 @@ func TestCapabilitiesAreTheClients(t *testing.T) {
 	}
 }
 
+// Of log messages that nobody asked for, a client hears those of its own calls.
+func TestLogOfOthers(t *testing.T) {
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up", wire.Version20251125)}, nil, nil)
+	a, b := w.connect(t, "stdio", wire.Version20251125, "", `{}`), w.connect(t, "stdio", wire.Version20251125, "", `{}`)
+	b.call(t, "mcp__up__echo", `{}`)
+	a.call(t, "mcp__up__log", `{}`)
+	a.await(t, "notifications/message")
+	if err := b.SetLevel(t.Context(), "info"); err != nil {
+		t.Fatal(err)
+	}
+	for len(b.heard) > 0 {
+		if h := <-b.heard; h.method == "notifications/message" {
+			t.Errorf("the log of another's call: %s", h.params)
+		}
+	}
+	a.call(t, "mcp__up__log", `{}`)
+	b.await(t, "notifications/message") // now it has asked for it
+}
+
 // People do not share a process, whatever their clients can do.
 func TestPeopleShareNothing(t *testing.T) {
 	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
