@@ -341,6 +341,15 @@ func (s *serving) tellNeeds(ctx context.Context, h *patchbay.Host) {
 			s.app.say("%s", need)
 		}
 	}
+	for _, pr := range wrongFiles(h.Snapshot()) {
+		s.app.say("%s: %s", pr.Severity, pr)
+	}
+}
+
+// wrongFiles are the problems of files as a whole: what they were meant to say is
+// missing, and no server shows it.
+func wrongFiles(snap patchbay.Snapshot) []config.Problem {
+	return slices.DeleteFunc(slices.Clone(snap.Problems), func(pr config.Problem) bool { return pr.Severity == config.SeverityNote })
 }
 
 // needOf says what a person has to do before a server can be used, and how.
@@ -374,8 +383,9 @@ func jsonText(s string) string {
 
 // serveReport is what the command prints as JSON.
 type serveReport struct {
-	URL     string                  `json:"url"` // of everything
-	Servers []patchbay.ServerStatus `json:"servers"`
+	URL      string                  `json:"url"` // of everything
+	Servers  []patchbay.ServerStatus `json:"servers"`
+	Problems []config.Problem        `json:"problems,omitempty"` // of files as a whole
 }
 
 // greet tells what is served, what there is to do, and how to connect agents.
@@ -388,8 +398,10 @@ func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 	if ctx.Err() != nil {
 		return
 	}
+	snap := h.Snapshot()
+	wrong := wrongFiles(snap)
 	if a.json {
-		_ = writeJSON(a.env.Stdout, serveReport{url + "/mcp", servers}) // nobody reads it, then
+		_ = writeJSON(a.env.Stdout, serveReport{url + "/mcp", servers, wrong}) // nobody reads it, then
 		return
 	}
 	p := a.printer()
@@ -398,7 +410,11 @@ func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 		p.line("Metrics %s", s.metricsURL)
 	}
 	p.line("")
-	p.offered(servers)
+	p.offered(servers, snap.Hooks)
+	if len(wrong) > 0 {
+		p.line("\nWrong in your files; patchbay doctor shows all:")
+		p.problems(wrong)
+	}
 	self := a.itself()
 	p.line("\nConnect an agent; each gets all of these:")
 	p.connectLines(self, url+"/mcp", !s.flags.noAuth)
@@ -410,11 +426,7 @@ func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 
 // offered lists the servers that clients get to see, and what keeps others from
 // it.
-func (p *printer) offered(servers []patchbay.ServerStatus) {
-	if len(servers) == 0 {
-		p.line("No servers are configured yet; `patchbay add` adds one, and agents see it at once.")
-		return
-	}
+func (p *printer) offered(servers []patchbay.ServerStatus, hooks *patchbay.HooksStatus) {
 	var rows [][]cell
 	var needs []string
 	for _, st := range servers {
@@ -423,7 +435,14 @@ func (p *printer) offered(servers []patchbay.ServerStatus) {
 			needs = append(needs, need)
 		}
 	}
-	p.table([]string{"SERVER", "STATE", "TOOLS", "FROM"}, rows)
+	if len(servers) == 0 {
+		p.line("No servers are configured yet; `patchbay add` adds one, and agents see it at once.")
+	} else {
+		p.table([]string{"SERVER", "STATE", "TOOLS", "FROM"}, rows)
+	}
+	if hooks != nil && hooks.State == config.NeedsApproval {
+		needs = append(needs, "the project's hooks need your approval: patchbay approve --hooks")
+	}
 	if len(needs) > 0 {
 		p.line("\nTo do:")
 		for _, need := range needs {

@@ -435,6 +435,31 @@ func TestServeForwardsNoCredentials(t *testing.T) {
 	}
 }
 
+// A file that cannot be read is named when serve begins: without it there may be
+// no server, and nothing else would tell why.
+func TestServeNamesBrokenFiles(t *testing.T) {
+	home, project := machine(t)
+	dir := filepath.Join(home, ".config", "patchbay")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mcp.json"), []byte("{\n\"mcpServers\": {"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, home, project, "--mcp-config", "nope.json")
+	out, code := g.end(os.Interrupt)
+	if code != 0 || !strings.Contains(out, "error: ~/.config/patchbay/mcp.json:2:") || !strings.Contains(out, "error: nope.json: no such file") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	cmd := patchbayCommand(t, home, project, "serve", "--stdio")
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil || !strings.Contains(stderr.String(), "patchbay/mcp.json:2:") {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+}
+
 func TestServeTLS(t *testing.T) {
 	home, project := machine(t)
 	cert, key := filepath.Join(home, "cert.pem"), filepath.Join(home, "key.pem")
