@@ -23,6 +23,16 @@ func (p places) tokenFile() string { return filepath.Join(p.state, "gateway-toke
 // The first call makes it. It is the same for every project of the user.
 func (h *Host) GatewayToken(ctx context.Context) (config.Secret, error) {
 	path := h.places.tokenFile()
+	token, err := h.keepToken(ctx, path)
+	if _, ours := errors.AsType[*Error](err); err != nil && !ours && ctx.Err() == nil {
+		return token, errorf(KindConfigInvalid, "The gateway's token cannot be kept: %v", err).
+			hint("%s must be a directory that you can write to, on a disk that is not full.", filepath.Dir(path))
+	}
+	return token, err
+}
+
+// keepToken reads the token, or makes it.
+func (h *Host) keepToken(ctx context.Context, path string) (config.Secret, error) {
 	if err := h.checkTokenFile(path); err != nil {
 		return config.Secret{}, err
 	}
