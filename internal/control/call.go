@@ -105,6 +105,9 @@ func (c *Client) Call(ctx context.Context, call patchbay.Call, opts CallOptions)
 			return CallResult{}, e.Error
 		case e.Result != nil:
 			err := e.Result.complete(io.MultiReader(dec.Buffered(), resp.Body), e.Size)
+			if ctx.Err() != nil { // what came after the caller gave up may be due to that
+				err = context.Cause(ctx)
+			}
 			return *e.Result, lost(ctx, err)
 		case e.Question != 0:
 			t.ask(ctx, e)
