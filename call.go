@@ -327,7 +327,7 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 	if err != nil {
 		return nil, err
 	}
-	f := s.takeOff(ctx, sv.Name())
+	f := s.takeOff(ctx, sv.Name(), c.Method)
 	defer f.land()
 	c.Tag, c.AskTogether = f, s.opts.Client != nil && s.opts.Client.AskedInCalls
 	raw, err := sv.CallListed(ctx, c, accept)

@@ -117,7 +117,7 @@ func (v *visit) tell(ctx context.Context, ui *UI, n *wire.Notification) {
 	case v.shown == toUI && ui.ElicitComplete != nil:
 		ui.ElicitComplete(v.server, v.id)
 	case v.shown == toClient && v.session.opts.Client.Notified != nil && v.session.life.Err() == nil:
-		to := asked{v.session.host, v.server, v.session, v.session.inFlight(v.server)}
+		to := asked{flights: v.session.inFlight(v.server)}
 		v.session.opts.Client.Notified(to.values(ctx), v.server, n.Method, n.Params)
 	}
 }

@@ -11,21 +11,39 @@ import (
 type flight struct {
 	session *Session
 	server  string
+	method  string
 	ctx     context.Context // of the caller; its values say on whose behalf the request is made
-	down    chan struct{}   // closed when it has landed; nil if nobody asked. Guarded by Session.mu
-	landed  bool            // guarded by Session.mu
+	number  uint64          // grows with each flight of the host
+
+	// Guarded by Session.mu.
+	down    chan struct{} // closed when it has landed; nil if nobody asked
+	landed  bool
+	carried int           // questions that travel with it, and may be another one's
+	free    chan struct{} // closed when it carries none any more; nil if it does not
 }
 
 // takeOff counts a request among those under way, until it lands.
-func (s *Session) takeOff(ctx context.Context, server string) *flight {
-	f := &flight{session: s, server: server, ctx: ctx}
+func (s *Session) takeOff(ctx context.Context, server, method string) *flight {
+	f := &flight{session: s, server: server, method: method, ctx: ctx, number: s.host.departures.Add(1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flights = append(s.flights, f)
 	return f
 }
 
+// land ends the flight. The caller of one that carries a question has been asked
+// it and will answer, so it is not told the end before that, or before nobody
+// wants the answer any more.
 func (f *flight) land() {
+	if free := f.touchDown(); free != nil {
+		select {
+		case <-free:
+		case <-f.ctx.Done():
+		}
+	}
+}
+
+func (f *flight) touchDown() (free <-chan struct{}) {
 	s := f.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,6 +54,30 @@ func (f *flight) land() {
 	f.landed = true
 	if f.down != nil {
 		close(f.down)
+	}
+	return f.free
+}
+
+// carry has a question travel with the flight until it is put down, unless the
+// flight has landed.
+func (f *flight) carry() bool {
+	f.session.mu.Lock()
+	defer f.session.mu.Unlock()
+	if f.landed {
+		return false
+	}
+	if f.carried++; f.carried == 1 {
+		f.free = make(chan struct{})
+	}
+	return true
+}
+
+func (f *flight) putDown() {
+	f.session.mu.Lock()
+	defer f.session.mu.Unlock()
+	if f.carried--; f.carried == 0 {
+		close(f.free)
+		f.free = nil
 	}
 }
 
@@ -66,7 +108,9 @@ func (s *Session) inFlight(server string) []*flight {
 }
 
 // asked is for what belongs to the flight.
-func (f *flight) asked() asked { return asked{f.session.host, f.server, f.session, []*flight{f}} }
+func (f *flight) asked() asked {
+	return asked{host: f.session.host, server: f.server, session: f.session, flights: []*flight{f}}
+}
 
 // asked is whom a server's request or notification is for: a session and the
 // requests of it that may have caused it, none if it came unprompted.
@@ -75,11 +119,12 @@ type asked struct {
 	server  string   // as the host calls it
 	session *Session // nil if it is for the host's own UI
 	flights []*flight
+	carrier *flight // the one of several flights that it travels with; nil means none
 }
 
 // context returns one that ends with ctx, when there is no request left that may
 // have caused the question, and when patience is at its end. It has the values
-// of the request that did, if only one may have.
+// that values gives it.
 func (a asked) context(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithTimeout(a.values(ctx), patience)
 	if len(a.flights) > 0 {
@@ -98,9 +143,12 @@ func (a asked) context(ctx context.Context, patience time.Duration) (context.Con
 }
 
 // values returns ctx with the values of the request that caused it, if only one
-// may have.
+// may have, or of the one that carries the question.
 func (a asked) values(ctx context.Context) context.Context {
-	if len(a.flights) == 1 {
+	switch {
+	case a.carrier != nil:
+		return onBehalf{ctx, a.carrier.ctx}
+	case len(a.flights) == 1:
 		return onBehalf{ctx, a.flights[0].ctx}
 	}
 	return ctx

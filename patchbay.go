@@ -152,7 +152,8 @@ type Host struct {
 	pinsDamaged bool          // they cannot be read
 	pinsSeq     atomic.Uint64 // grows when other definitions are accepted
 
-	asking atomic.Int64 // questions of servers that functions of the program answer
+	asking     atomic.Int64  // questions of servers that functions of the program answer
+	departures atomic.Uint64 // of flights
 
 	knownMu sync.Mutex // guards what is known of catalogs
 	known   map[knownKey]*knownTools

@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,16 +18,20 @@ type serverSide struct{ shared *conn.Shared }
 // HandleRequest takes a request to the session it belongs to. If that is
 // nobody's, an elicitation is cancelled.
 func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
-	to := x.asker(r)
-	ctx, stop := to.context(ctx, elicitPatience)
-	defer stop()
+	to, why := x.asker(r)
 	elicitation := r.Method == "elicitation/create"
-	if to.host == nil && elicitation {
-		return cancelled, nil
-	}
 	if to.host == nil {
+		x.shared.Log().Warn("a question for nobody", "method", r.Method, "reason", why)
+		if elicitation {
+			return cancelled, nil
+		}
 		return nil, nobody(r)
 	}
+	if to.carrier != nil {
+		defer to.carrier.putDown()
+	}
+	ctx, stop := to.context(ctx, elicitPatience)
+	defer stop()
 	answer, err := to.host.ask(ctx, r.Method, func() (json.RawMessage, error) { return to.answer(ctx, r) })
 	if err != nil && elicitation && ctx.Err() != nil {
 		to.host.opts.Logger.Warn("elicitation", "server", to.server, "error", err)
@@ -62,32 +67,62 @@ func nobody(r *wire.Request) error {
 
 // asker finds the session that a request of the server belongs to: the one whose
 // call carried it or, where the transport cannot tell, the only one with a call
-// in flight or the only one there is. What could be anybody's is nobody's: one
-// session must not learn of another. A server that brings that about is shared no
-// longer.
-func (x serverSide) asker(r *wire.Request) asked {
+// in flight or the only one there is. What could be anybody's is nobody's, and
+// why says so: one session must not learn of another. A server that brings that
+// about is shared no longer.
+func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 	if f, ok := r.Tag.(*flight); ok {
-		return f.asked()
+		return f.asked(), ""
 	}
 	all := x.sessions()
 	if a, ok := only(all); ok {
-		return a
+		return a, ""
 	}
 	if i := slices.IndexFunc(all, func(a asked) bool { return a.session.knownRoots() != nil }); r.Method == "roots/list" && i >= 0 {
-		return all[i] // all have the same
+		return all[i], "" // all have the same
 	}
 	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
 	if parties := x.shared.Parties(); r.Method == "elicitation/create" && len(parties) == 1 && !slices.ContainsFunc(all, own) {
-		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server} // whose UI is that of all sessions
+		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server}, "" // whose UI is that of all sessions
 	}
-	clients := map[string]bool{}
-	for _, a := range slices.DeleteFunc(all, idle) {
-		clients[a.session.profile().Session] = true
+	busy := slices.DeleteFunc(all, idle)
+	if len(busy) == 0 {
+		return asked{}, "no call was under way"
 	}
-	if len(clients) > 1 {
-		x.shared.Split(fmt.Sprintf("it sent %s while calls of %d agents were under way, and nobody could tell which one it meant; now each agent has a connection of its own", r.Method, len(clients)))
+	agents := map[string]bool{}
+	for _, a := range busy {
+		agents[a.session.profile().Session] = true
 	}
-	return asked{}
+	first := busy[0].session
+	switch {
+	case len(agents) > 1:
+		why = fmt.Sprintf("it sent %s while calls of %d agents were under way, and nobody could tell which one it meant; now each agent has a connection of its own", r.Method, len(agents))
+	case first.opts.Client == nil || !first.opts.Client.OneProgram:
+		why = fmt.Sprintf("it sent %s while %d calls of %s were under way, which may be those of several programs, and nobody could tell which one it meant; now no other agent shares their connection", r.Method, len(busy), first.opts.Name)
+	default:
+		return together(busy)
+	}
+	x.shared.Split(why)
+	return asked{}, why
+}
+
+// together is for a question of which no more is known than the program whose
+// calls are under way: it is asked in the first of them that can carry it, and
+// stands as long as any of them is under way.
+func together(calls []asked) (to asked, why string) {
+	var flights []*flight
+	for _, a := range calls {
+		flights = append(flights, a.flights...)
+	}
+	slices.SortFunc(flights, func(a, b *flight) int { return cmp.Compare(a.number, b.number) })
+	for _, f := range flights {
+		if wire.MayAskBack(f.method) && f.carry() {
+			to = f.asked()
+			to.flights, to.carrier = flights, f
+			return to, ""
+		}
+	}
+	return asked{}, "no request was under way in which the program could be asked"
 }
 
 // only returns the one that something must be about: the only one there is, or
@@ -111,7 +146,7 @@ func (x serverSide) sessions() []asked {
 		h := party.Owner.(*Host)
 		for _, s := range h.openSessions() {
 			if x.shared.Serves(h, s.profile()) {
-				all = append(all, asked{h, party.Server, s, s.inFlight(party.Server)})
+				all = append(all, asked{host: h, server: party.Server, session: s, flights: s.inFlight(party.Server)})
 			}
 		}
 	}

@@ -109,6 +109,11 @@ type Client struct {
 	// session is under way, as clients of the protocol's revision 2026-07-28.
 	AskedInCalls bool
 
+	// OneProgram says that all sessions which For makes of one are the same
+	// program's. Then a question that came while several of their calls were under
+	// way, and may belong to any, is asked in one of them; else in none.
+	OneProgram bool
+
 	// HandlesURLErrors says that the user does itself what error -32042 asks for,
 	// as clients of the protocol's revision 2025-11-25 that can be sent to a URL:
 	// it gets the error. Otherwise Elicit does, and the call is made again.

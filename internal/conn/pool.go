@@ -423,6 +423,9 @@ func (s *Shared) Parties() []Party {
 	return all
 }
 
+// Log is for what happens on the connection.
+func (s *Shared) Log() *slog.Logger { return s.line.log }
+
 // Serves reports whether a session with that profile, of one of the parties,
 // uses the connection.
 func (s *Shared) Serves(owner any, p Profile) bool {

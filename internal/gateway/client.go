@@ -84,6 +84,7 @@ func (c *client) abilities(sess *wire.Session) *patchbay.Client {
 	able := &patchbay.Client{
 		Capabilities: declared(sess),
 		AskedInCalls: sess.Era == wire.Modern,
+		OneProgram:   sess.OneProgram(),
 		Progress:     c.progress,
 		Log:          c.logged,
 		Notified:     c.notified,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -187,4 +188,127 @@ func TestConsentOfAClient(t *testing.T) {
 			t.Errorf("nobody to ask: %q", got)
 		}
 	})
+}
+
+// answer is what became of a call.
+type answer struct {
+	text string
+	err  error
+}
+
+// callAside makes a call beside others.
+func (a *agent) callAside(t *testing.T, name, arguments string) <-chan answer {
+	done := make(chan answer, 1)
+	go func() {
+		raw, err := a.CallTool(t.Context(), name, json.RawMessage(arguments))
+		done <- answer{textOf(raw), err}
+	}()
+	return done
+}
+
+// A server on stdio asks while two calls are under way, and nobody can tell which
+// of them made it ask. An agent with a connection of its own is asked all the
+// same, once, and both calls come to their end, even if the one in which it was
+// asked was not the one.
+func TestQuestionDuringTwoCalls(t *testing.T) {
+	for _, early := range []bool{false, true} { // the other call ends before the answer
+		for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+			t.Run(fmt.Sprintf("%s client, the other call ends early: %v", version, early), func(t *testing.T) {
+				t.Parallel()
+				u := newUpstream(t, "up", wire.Version20251125)
+				w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
+				a := w.connect(t, "stdio", version, "", able)
+				asked, answers := make(chan struct{}), make(chan string)
+				a.mu.Lock()
+				a.elicit = func(json.RawMessage) string {
+					asked <- struct{}{}
+					return <-answers
+				}
+				a.mu.Unlock()
+				other := a.callAside(t, "mcp__up__wait", `{}`)
+				<-u.waiting
+				asking := a.callAside(t, "mcp__up__elicit", `{"canary":"c"}`)
+				<-asked
+				if early {
+					u.released <- struct{}{}
+					a.call(t, "mcp__up__echo", `{}`) // by now the gateway has most likely heard
+				}
+				answers <- `{"action":"accept","content":{"name":"once"}}`
+				if got := <-asking; got.err != nil || got.text != `{"action":"accept","content":{"name":"once"}}` {
+					t.Errorf("the call that asks: %+v", got)
+				}
+				if !early {
+					u.released <- struct{}{}
+				}
+				if got := <-other; got.err != nil || got.text != "released" {
+					t.Errorf("the other call: %+v", got)
+				}
+				if st, err := w.host.Server("up"); err != nil || len(st.Problems) != 0 {
+					t.Errorf("%+v, %v", st.Problems, err)
+				}
+			})
+		}
+	}
+}
+
+// journal is a log that can be read at any time.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// Over HTTP an agent of revision 2026-07-28 has no session: what says the same of
+// itself may be two programs. So nobody is asked, it is reported, and from then on
+// no agent of another kind shares the connection.
+func TestQuestionDuringCallsOfSeveralPrograms(t *testing.T) {
+	u := newUpstream(t, "up", wire.Version20251125)
+	var log journal
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, func(o *patchbay.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	a, b := w.connect(t, "http", wire.Version20260728, "", able), w.connect(t, "http", wire.Version20260728, "", able)
+	for _, c := range []*agent{a, b} {
+		c.mu.Lock()
+		c.elicit = func(params json.RawMessage) string {
+			t.Errorf("asked %s", params)
+			return `{"action":"accept"}`
+		}
+		c.mu.Unlock()
+	}
+	for range 2 { // each time
+		other := a.callAside(t, "mcp__up__wait", `{}`)
+		<-u.waiting
+		if got := b.call(t, "mcp__up__elicit", `{"canary":"c"}`); got != `{"action":"cancel"}` {
+			t.Errorf("got %s", got)
+		}
+		u.released <- struct{}{}
+		if got := <-other; got.err != nil || got.text != "released" {
+			t.Errorf("the other call: %+v", got)
+		}
+	}
+	if n := strings.Count(log.String(), "a question for nobody"); n != 2 {
+		t.Errorf("%d reports:\n%s", n, log.String())
+	}
+	st, err := w.host.Server("up")
+	if err != nil || len(st.Problems) != 1 || !strings.Contains(st.Problems[0].Message, "2 calls of agent 1 were under way") {
+		t.Errorf("%+v, %v", st.Problems, err)
+	}
+	b.mu.Lock()
+	b.elicit = nil
+	b.mu.Unlock()
+	if got := b.call(t, "mcp__up__elicit", `{"canary":"c"}`); !strings.Contains(got, "who? c") {
+		t.Errorf("alone: %s", got)
+	}
 }

@@ -26,13 +26,14 @@ type upstream struct {
 	told      chan string   // the methods of notifications
 	cancelled chan string   // the tokens of waits that were cancelled
 	waiting   chan struct{} // gets one for each wait that has begun
+	released  chan struct{} // has one for each wait that is to be answered
 	levels    chan string   // that were asked for
 
 	subscribed, unsubscribed chan string // the URIs
 }
 
 func newUpstream(t *testing.T, name string, versions ...string) *upstream {
-	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), told: make(chan string, 100), levels: make(chan string, 1000), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
+	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), released: make(chan struct{}), told: make(chan string, 100), levels: make(chan string, 1000), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
 	var err error
 	u.server, err = wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"` + name + `","version":"1.2.3","icons":[ ]}`),
@@ -165,7 +166,11 @@ func (u *upstream) call(ctx context.Context, r *wire.Request) (json.RawMessage, 
 		return textResult("logged"), nil
 	case "wait":
 		u.waiting <- struct{}{}
-		<-ctx.Done()
+		select {
+		case <-u.released:
+			return textResult("released"), nil
+		case <-ctx.Done():
+		}
 		token, _ := wire.StringMember(arguments, "token")
 		u.cancelled <- token
 		return nil, ctx.Err()

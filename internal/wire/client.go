@@ -149,7 +149,7 @@ func (c *Client) Call(ctx context.Context, call Call) (json.RawMessage, error) {
 		call.Params = withoutModernMeta(call.Params)
 		return c.link.Call(ctx, call)
 	}
-	if !mayAskBack(call.Method) || call.KeepInputRequired {
+	if !MayAskBack(call.Method) || call.KeepInputRequired {
 		return c.callModern(ctx, call)
 	}
 	return c.callWithInput(ctx, call)

@@ -17,15 +17,15 @@ const (
 	maxAsks  = 64                    // open in one call
 )
 
-// mayAskBack reports whether a modern request may be answered with questions.
-func mayAskBack(method string) bool {
+// MayAskBack reports whether a modern request may be answered with questions.
+func MayAskBack(method string) bool {
 	return method == "tools/call" || method == "prompts/get" || method == "resources/read"
 }
 
 // mayAsk reports whether the job may have something to ask: only then it needs a
 // goroutine of its own.
 func (j *job) mayAsk(method string) bool {
-	return mayAskBack(method) &&
+	return MayAskBack(method) &&
 		(j.own.Supports("elicitation") || j.own.Supports("sampling") || j.own.Supports("roots"))
 }
 
@@ -39,7 +39,7 @@ type ask struct {
 
 // ask waits for the client's answer to one question.
 func (j *job) ask(ctx context.Context, q Call) (json.RawMessage, error) {
-	if !mayAskBack(j.req.Method) {
+	if !MayAskBack(j.req.Method) {
 		return nil, Errorf(CodeInternal, "%s cannot ask the client in this protocol revision", j.req.Method)
 	}
 	switch q.Method {

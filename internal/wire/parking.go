@@ -65,7 +65,7 @@ func (s *Server) park(j *job) (json.RawMessage, bool) {
 // a new one: a requestState that is not ours is for the handler, which may have
 // its own.
 func (s *Server) unpark(sess *Session, m Message) (*job, *Error) {
-	if !mayAskBack(m.Method) {
+	if !MayAskBack(m.Method) {
 		return nil, nil
 	}
 	state, _ := StringMember(m.Params, "requestState")

@@ -121,6 +121,10 @@ func (s *Session) Close() error {
 // one principal.
 func (s *Session) Owner() string { return s.owner }
 
+// OneProgram reports whether all that has the same Owner is of one program: over
+// HTTP a principal may use several at a time.
+func (s *Session) OneProgram() bool { return s.owner != httpOwner(s.Principal) }
+
 // logLevels are those of RFC 5424, the least severe first.
 var logLevels = [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
