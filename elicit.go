@@ -35,7 +35,7 @@ type ElicitRequest struct {
 	Message string `json:"message"`
 
 	// Schema, of a form, is a JSON Schema of an object whose members are strings,
-	// numbers, booleans, or lists of choices.
+	// numbers, booleans, or lists of choices; Form reads it.
 	Schema json.RawMessage `json:"schema,omitempty"`
 
 	// URL is to be opened only if the person agrees, who must see all of it, and
@@ -62,12 +62,10 @@ var (
 // elicitPatience is how long a person has to answer.
 const elicitPatience = 10 * time.Minute
 
-// newElicitRequest reads the params of a question.
-func newElicitRequest(s *Session, server string, params json.RawMessage) (ElicitRequest, error) {
+// NewElicitRequest reads the params of elicitation/create, as Client.Elicit gets
+// them.
+func NewElicitRequest(server string, params json.RawMessage) (ElicitRequest, error) {
 	r := ElicitRequest{Server: server, Params: params}
-	if s != nil {
-		r.Session = s.opts.Name
-	}
 	r.Mode, _ = wire.StringMember(params, "mode")
 	r.Message, _ = wire.StringMember(params, "message")
 	switch r.Mode {
@@ -185,13 +183,13 @@ func (a asked) elicit(ctx context.Context, params json.RawMessage) (json.RawMess
 }
 
 func (h *Host) question(s *Session, server string, params json.RawMessage) (*question, error) {
-	r, err := newElicitRequest(s, server, params)
+	r, err := NewElicitRequest(server, params)
 	if err != nil {
 		return nil, err
 	}
 	q := &question{ElicitRequest: r, host: h, visit: h.visits.expect(server, r.ElicitationID, s)}
 	if s != nil {
-		q.client = s.opts.Client
+		q.Session, q.client = s.opts.Name, s.opts.Client
 	}
 	return q, nil
 }
@@ -253,7 +251,7 @@ func (q *question) answer(ctx context.Context, hooksOnly bool) (answer json.RawM
 	}
 	if ui := q.host.opts.UI; ui.elicitModes().has(q.Mode) {
 		if q.Mode == ModeForm {
-			if _, err := newForm(q.Schema); err != nil {
+			if _, err := q.Form(); err != nil {
 				return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
 			}
 		}
@@ -282,11 +280,11 @@ func (q *question) checked(a ElicitResult) (json.RawMessage, error) {
 			a.Content = nil
 			break
 		}
-		form, err := newForm(q.Schema)
+		form, err := q.Form()
 		if err != nil {
 			return nil, err
 		}
-		if a.Content, err = form.fill(a.Content); err != nil {
+		if a.Content, err = form.Fill(a.Content); err != nil {
 			return nil, err
 		}
 	default:

@@ -13,15 +13,30 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// form is what an answer to a question must look like.
-type form struct {
-	schema   *jsonschema.Schema
-	defaults []formDefault
+// Form is what a question of ModeForm asks for, and what an answer to it must
+// look like.
+type Form struct {
+	Fields []FormField // in the order in which the server wrote them
+	schema *jsonschema.Schema
 }
 
-type formDefault struct {
-	field string
-	value json.RawMessage
+// FormField is one value that a form asks for. Its texts are the server's.
+type FormField struct {
+	Name        string
+	Title       string // empty means that the name is all there is to show
+	Description string
+	Type        string // string, number, integer, boolean, or array for several of Choices
+	Required    bool
+	Default     json.RawMessage // that it gets if it is left out; nil means none
+	Choices     []FormChoice    // what it may be, or have; nil means anything of its type
+
+	schema *jsonschema.Schema
+}
+
+// FormChoice is a value that a field may have.
+type FormChoice struct {
+	Value string
+	Title string // empty means that the value is all there is to show
 }
 
 // maxFormSchema is more than any form that a person would fill in needs.
@@ -35,8 +50,9 @@ type noSchemas struct{}
 
 func (noSchemas) Load(string) (any, error) { return nil, errors.New("references are not followed") }
 
-// newForm reads the schema of a question.
-func newForm(schema json.RawMessage) (*form, error) {
+// Form reads what the question, which is of ModeForm, asks for.
+func (r ElicitRequest) Form() (*Form, error) {
+	schema := r.Schema
 	switch {
 	case len(schema) == 0 || string(schema) == "null":
 		schema = json.RawMessage(`{"type":"object"}`) // a question to agree to
@@ -61,7 +77,7 @@ func newForm(schema json.RawMessage) (*form, error) {
 	if err := c.AddResource(formURL, doc); err != nil {
 		return nil, fmt.Errorf("requestedSchema: %w", err)
 	}
-	f := &form{}
+	f := &Form{}
 	if f.schema, err = c.Compile(formURL); err != nil {
 		return nil, fmt.Errorf("requestedSchema: %w", err)
 	}
@@ -70,11 +86,72 @@ func newForm(schema json.RawMessage) (*form, error) {
 		return f, nil
 	}
 	for name, property := range wire.Members(properties) {
-		if value, ok := wire.Member(property, "default"); ok {
-			f.defaults = append(f.defaults, formDefault{name, value})
-		}
+		f.Fields = append(f.Fields, newFormField(name, property, f.schema))
 	}
 	return f, nil
+}
+
+func newFormField(name string, property json.RawMessage, form *jsonschema.Schema) FormField {
+	f := FormField{Name: name, Required: slices.Contains(form.Required, name), schema: form.Properties[name]}
+	f.Title, _ = wire.StringMember(property, "title")
+	f.Description, _ = wire.StringMember(property, "description")
+	f.Type, _ = wire.StringMember(property, "type")
+	f.Default, _ = wire.Member(property, "default")
+	if f.Type == "array" {
+		property, _ = wire.Member(property, "items")
+	}
+	f.Choices = formChoices(property)
+	return f
+}
+
+// formChoices are those of a schema, in whichever way it says them.
+func formChoices(schema json.RawMessage) (all []FormChoice) {
+	values, _ := wire.Member(schema, "enum")
+	titles, _ := wire.Member(schema, "enumNames")
+	for value := range wire.Elements(values) {
+		text, _ := wire.Unquote(value)
+		all = append(all, FormChoice{Value: text})
+	}
+	i := 0
+	for title := range wire.Elements(titles) {
+		if i < len(all) {
+			all[i].Title, _ = wire.Unquote(title)
+		}
+		i++
+	}
+	for _, name := range []string{"oneOf", "anyOf"} {
+		options, _ := wire.Member(schema, name)
+		for option := range wire.Elements(options) {
+			var c FormChoice
+			c.Value, _ = wire.StringMember(option, "const")
+			c.Title, _ = wire.StringMember(option, "title")
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Check reports what is wrong with a value of the field. The error is for whoever
+// gave the value, which it may tell.
+func (f FormField) Check(value json.RawMessage) error {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return errors.New("that is no JSON value")
+	}
+	if f.schema == nil {
+		return nil
+	}
+	wrong, ok := errors.AsType[*jsonschema.ValidationError](f.schema.Validate(v))
+	if !ok {
+		return nil
+	}
+	var reasons []string
+	for _, unit := range wrong.BasicOutput().Errors {
+		if unit.Error != nil {
+			reasons = append(reasons, unit.Error.String())
+		}
+	}
+	return errors.New(strings.Join(reasons, "; "))
 }
 
 // refers reports whether a schema refers to others, or to parts of itself: forms
@@ -93,20 +170,20 @@ func refers(schema any) bool {
 	return false
 }
 
-// fill adds the defaults of fields that content leaves out and checks the whole.
+// Fill adds the defaults of fields that content leaves out and checks the whole.
 // Its error names fields and has nothing of their values.
-func (f *form) fill(content json.RawMessage) (json.RawMessage, error) {
+func (f *Form) Fill(content json.RawMessage) (json.RawMessage, error) {
 	if len(content) == 0 || string(content) == "null" {
 		content = json.RawMessage(`{}`)
 	}
 	if wire.Valid(content, wire.Limits{}) != nil || !wire.IsObject(content) {
 		return nil, errors.New("the content of the answer is no JSON object")
 	}
-	for _, d := range f.defaults {
-		if _, given := wire.Member(content, d.field); given {
+	for _, field := range f.Fields {
+		if _, given := wire.Member(content, field.Name); given || field.Default == nil {
 			continue
 		}
-		filled, err := wire.SetMember(content, d.value, d.field)
+		filled, err := wire.SetMember(content, field.Default, field.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ func TestFormWithReferences(t *testing.T) {
 	for _, schema := range []string{
 		`{"type":"object","properties":{"a":` + defs + `}}`, `{"type":"object","$dynamicRef":"#a"}`, `{"type":"object","anyOf":[{"$ref":"#"}]}`,
 	} {
-		if _, err := newForm(json.RawMessage(schema)); err == nil {
+		if _, err := (ElicitRequest{Schema: json.RawMessage(schema)}).Form(); err == nil {
 			t.Errorf("%.60s… is a form", schema)
 		}
 	}
@@ -34,18 +34,23 @@ func FuzzForm(f *testing.F) {
 		if wire.Valid(schema, wire.Limits{}) != nil {
 			return // no message has it
 		}
-		form, err := newForm(schema)
+		form, err := ElicitRequest{Schema: schema}.Form()
 		if err != nil {
 			return
 		}
-		filled, err := form.fill(content)
+		filled, err := form.Fill(content)
 		if err != nil {
 			return
+		}
+		for _, field := range form.Fields {
+			if value, ok := wire.Member(filled, field.Name); ok && field.Check(value) != nil {
+				t.Errorf("%s fits, and its field %q does not: %v", filled, field.Name, field.Check(value))
+			}
 		}
 		if wire.Valid(filled, wire.Limits{}) != nil || !wire.IsObject(filled) {
 			t.Fatalf("%s became %s", content, filled)
 		}
-		again, err := form.fill(filled)
+		again, err := form.Fill(filled)
 		if err != nil || string(again) != string(filled) {
 			t.Errorf("%s became %s, then %s, %v", content, filled, again, err)
 		}

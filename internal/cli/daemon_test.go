@@ -533,22 +533,28 @@ func TestCallOnATerminal(t *testing.T) {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 			const form = `{"message":"Who \u001b[2J are you?","requestedSchema":{"type":"object","required":["name","age"],"properties":{
-				"name":{"type":"string","title":"Your name"},"age":{"type":"integer","description":"In years"},
-				"mood":{"type":"string","enum":["good","bad"],"default":"good"},"nick":{"type":"string"},"sure":{"type":"boolean"}}}}`
+				"name":{"type":"string","title":"Your name","minLength":2},"age":{"type":"integer","description":"In years"},
+				"mood":{"type":"string","enum":["good","bad"],"default":"good"},
+				"days":{"type":"array","items":{"anyOf":[{"const":"mo","title":"Monday"},{"const":"tu"}]}},"nick":{"type":"string"},"sure":{"type":"boolean"}}}}`
 			c = talk("call", "s.ask", "--args", form)
 			c.until(`Server "s" asks: Who <U+001B>[2J are you?`)
 			c.answer("Your name: ", "")
 			c.until("an answer is needed here")
+			c.answer("Your name: ", "A")
+			c.until("minLength: got 1, want 2")
 			c.answer("Your name: ", "Ann")
 			c.until("In years")
 			c.answer("age [integer]: ", "old")
 			c.until("that is not a whole number")
 			c.answer("age [integer]: ", "41")
+			c.answer(`mood [good, bad; default "good"]: `, "mixed")
+			c.until("value must be one of 'good', 'bad'")
 			c.answer(`mood [good, bad; default "good"]: `, "")
+			c.answer("days [any of mo (Monday), tu; optional]: ", "mo, tu")
 			c.answer("nick [optional]: ", "")
 			c.answer("sure [yes or no; optional]: ", "y")
 			c.answer(`Send this to "s"? [y/N] `, "y")
-			if out, code := c.end(); code != 0 || !strings.Contains(out, `{"action":"accept","content":{"age":41,"mood":"good","name":"Ann","sure":true}}`) {
+			if out, code := c.end(); code != 0 || !strings.Contains(out, `{"action":"accept","content":{"age":41,"days":["mo","tu"],"mood":"good","name":"Ann","sure":true}}`) {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 			c = talk("call", "s.ask", "--args", `{"mode":"url","message":"Sign","elicitationId":"1","url":"https://sign.example.test/x?y=1"}`)

@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,44 +17,37 @@ import (
 func (a *app) elicit(ctx context.Context, r patchbay.ElicitRequest) (patchbay.ElicitResult, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
-	var q struct {
-		Mode    string `json:"mode"`
-		Message string `json:"message"`
-		URL     string `json:"url"`
-		Schema  form   `json:"requestedSchema"`
+	fmt.Fprintf(a.env.Stderr, "Server %q asks: %s\n", r.Server, escapeLines(r.Message))
+	if r.Mode == patchbay.ModeURL {
+		fmt.Fprintf(a.env.Stderr, "  Open %s\n  on   %s\n", config.Escape(r.URL), config.Escape(r.Host))
+		return a.consent(ctx, "Go on?", nil)
 	}
-	if err := json.Unmarshal(r.Params, &q); err != nil {
+	form, err := r.Form()
+	if err != nil {
 		return patchbay.ElicitResult{}, err
 	}
-	fmt.Fprintf(a.env.Stderr, "Server %q asks: %s\n", r.Server, escapeLines(q.Message))
-	if q.Mode == "url" {
-		return a.offerURL(ctx, q.URL)
-	}
-	content := map[string]json.RawMessage{}
-	for _, f := range q.Schema.fields {
+	given := map[string]json.RawMessage{}
+	for _, f := range form.Fields {
 		value, err := a.fill(ctx, f)
 		if err != nil {
 			return patchbay.ElicitResult{}, err
 		}
 		if value != nil {
-			content[f.name] = value
+			given[f.Name] = value
 		}
+	}
+	content, err := json.Marshal(given)
+	if err == nil {
+		content, err = form.Fill(content)
+	}
+	if err != nil {
+		return patchbay.ElicitResult{}, err
 	}
 	return a.consent(ctx, fmt.Sprintf("Send this to %q?", r.Server), content)
 }
 
-// offerURL shows where a server sends the person, with the host that counts.
-func (a *app) offerURL(ctx context.Context, target string) (patchbay.ElicitResult, error) {
-	u, err := url.Parse(target)
-	if err != nil || u.Host == "" {
-		return patchbay.ElicitResult{}, errors.New("the server named no URL")
-	}
-	fmt.Fprintf(a.env.Stderr, "  Open %s\n  on   %s\n", config.Escape(target), config.Escape(u.Host))
-	return a.consent(ctx, "Go on?", nil)
-}
-
 // consent asks whether an answer is to be given; what is not is declined.
-func (a *app) consent(ctx context.Context, question string, content map[string]json.RawMessage) (patchbay.ElicitResult, error) {
+func (a *app) consent(ctx context.Context, question string, content json.RawMessage) (patchbay.ElicitResult, error) {
 	ok, err := a.confirm(ctx, question)
 	if err != nil {
 		return patchbay.ElicitResult{}, err
@@ -65,96 +55,20 @@ func (a *app) consent(ctx context.Context, question string, content map[string]j
 	if !ok {
 		return patchbay.ElicitResult{Action: patchbay.ElicitDecline}, nil
 	}
-	result := patchbay.ElicitResult{Action: patchbay.ElicitAccept}
-	if content != nil {
-		result.Content, err = json.Marshal(content)
-	}
-	return result, err
-}
-
-// form is the schema of a form: fields in the order in which they are written.
-type form struct{ fields []field }
-
-// field is one value that a form asks for.
-type field struct {
-	name     string
-	required bool
-
-	Type        string          `json:"type"`
-	Title       string          `json:"title"`
-	Description string          `json:"description"`
-	Default     json.RawMessage `json:"default"`
-	choices
-	Items choices `json:"items"` // of an array
-}
-
-// choices are the values that a field may have, in one of the forms of saying so.
-type choices struct {
-	Enum  []string `json:"enum"`
-	OneOf []choice `json:"oneOf"`
-	AnyOf []choice `json:"anyOf"`
-}
-
-type choice struct {
-	Const string `json:"const"`
-	Title string `json:"title"`
-}
-
-// values returns what may be chosen, and what is shown of it.
-func (c choices) values() (values, shown []string) {
-	for _, v := range c.Enum {
-		values, shown = append(values, v), append(shown, v)
-	}
-	for _, o := range append(c.OneOf, c.AnyOf...) {
-		text := o.Const
-		if o.Title != "" {
-			text += " (" + o.Title + ")"
-		}
-		values, shown = append(values, o.Const), append(shown, text)
-	}
-	return values, shown
-}
-
-// UnmarshalJSON keeps the order of the properties.
-func (f *form) UnmarshalJSON(data []byte) error {
-	var schema struct {
-		Properties json.RawMessage `json:"properties"`
-		Required   []string        `json:"required"`
-	}
-	if err := json.Unmarshal(data, &schema); err != nil || len(schema.Properties) == 0 {
-		return err
-	}
-	dec := json.NewDecoder(bytes.NewReader(schema.Properties))
-	if _, err := dec.Token(); err != nil {
-		return err
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		f.fields = append(f.fields, field{})
-		next := &f.fields[len(f.fields)-1]
-		if err := dec.Decode(next); err != nil {
-			return err
-		}
-		next.name, _ = name.(string)
-		next.required = slices.Contains(schema.Required, next.name)
-	}
-	return nil
+	return patchbay.ElicitResult{Action: patchbay.ElicitAccept, Content: content}, nil
 }
 
 // fill asks for one field until the answer is one. Nothing is the default, or
 // leaves out a field that need not be there.
-func (a *app) fill(ctx context.Context, f field) (json.RawMessage, error) {
-	label := f.name
+func (a *app) fill(ctx context.Context, f patchbay.FormField) (json.RawMessage, error) {
+	label := f.Name
 	if f.Title != "" {
 		label = f.Title
 	}
 	if f.Description != "" {
 		fmt.Fprintf(a.env.Stderr, "  %s\n", config.Escape(f.Description))
 	}
-	if hint := f.hint(); hint != "" {
+	if hint := fieldHint(f); hint != "" {
 		label += " [" + hint + "]"
 	}
 	for {
@@ -165,10 +79,13 @@ func (a *app) fill(ctx context.Context, f field) (json.RawMessage, error) {
 		switch {
 		case text == "" && len(f.Default) > 0:
 			return f.Default, nil
-		case text == "" && !f.required:
+		case text == "" && !f.Required:
 			return nil, nil
 		}
-		value, err := f.parse(text)
+		value, err := parseField(f, text)
+		if err == nil {
+			err = f.Check(value)
+		}
 		if err == nil {
 			return value, nil
 		}
@@ -179,16 +96,21 @@ func (a *app) fill(ctx context.Context, f field) (json.RawMessage, error) {
 	}
 }
 
-// hint says what an answer looks like.
-func (f field) hint() string {
-	var parts []string
-	_, shown := f.values()
-	_, several := f.Items.values()
+// fieldHint says what an answer looks like.
+func fieldHint(f patchbay.FormField) string {
+	var choices, parts []string
+	for _, c := range f.Choices {
+		text := c.Value
+		if c.Title != "" {
+			text += " (" + c.Title + ")"
+		}
+		choices = append(choices, text)
+	}
 	switch {
-	case len(shown) > 0:
-		parts = append(parts, strings.Join(shown, ", "))
 	case f.Type == "array":
-		parts = append(parts, "any of "+strings.Join(several, ", "))
+		parts = append(parts, "any of "+strings.Join(choices, ", "))
+	case len(choices) > 0:
+		parts = append(parts, strings.Join(choices, ", "))
 	case f.Type == "boolean":
 		parts = append(parts, "yes or no")
 	case f.Type == "number", f.Type == "integer":
@@ -196,14 +118,14 @@ func (f field) hint() string {
 	}
 	if len(f.Default) > 0 {
 		parts = append(parts, "default "+string(f.Default))
-	} else if !f.required {
+	} else if !f.Required {
 		parts = append(parts, "optional")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// parse reads an answer as the field's schema wants it.
-func (f field) parse(text string) (json.RawMessage, error) {
+// parseField reads an answer as a value of the field's type.
+func parseField(f patchbay.FormField, text string) (json.RawMessage, error) {
 	switch f.Type {
 	case "boolean":
 		switch strings.ToLower(text) {
@@ -224,19 +146,11 @@ func (f field) parse(text string) (json.RawMessage, error) {
 		}
 		return json.RawMessage(text), nil
 	case "array":
-		values, _ := f.Items.values()
-		chosen := []string{}
+		words := []string{}
 		for word := range strings.SplitSeq(text, ",") {
-			word = strings.TrimSpace(word)
-			if !slices.Contains(values, word) {
-				return nil, fmt.Errorf("%q is not one of them; write those you want, with commas between them", word)
-			}
-			chosen = append(chosen, word)
+			words = append(words, strings.TrimSpace(word))
 		}
-		return json.Marshal(chosen)
-	}
-	if values, _ := f.values(); len(values) > 0 && !slices.Contains(values, text) {
-		return nil, fmt.Errorf("%q is not one of them", text)
+		return json.Marshal(words)
 	}
 	if text == "" {
 		return nil, errors.New("an answer is needed here")

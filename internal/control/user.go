@@ -61,7 +61,11 @@ func elicit(ctx context.Context, r patchbay.ElicitRequest) (patchbay.ElicitResul
 
 // elicitRaw is elicit with the params and the result of the protocol.
 func elicitRaw(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error) {
-	result, err := elicit(ctx, patchbay.ElicitRequest{Server: server, Params: params})
+	r, err := patchbay.NewElicitRequest(server, params)
+	if err != nil {
+		return nil, err
+	}
+	result, err := elicit(ctx, r)
 	if err != nil {
 		return nil, err
 	}
