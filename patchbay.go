@@ -218,7 +218,7 @@ type common struct {
 	key []byte
 
 	mu      sync.Mutex
-	drifted map[string]bool // keys of connections whose roots have changed; guarded by mu
+	drifted map[string]bool // keys of connections whose roots have changed, as long as there are any; guarded by mu
 }
 
 // startConnections prepares to connect: with what is needed for that, or as

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -116,6 +117,7 @@ func (s *Session) RootsChanged(ctx context.Context) {
 	h.common.mu.Lock()
 	alone := h.manager.Alone(s.profile())
 	if alone {
+		maps.DeleteFunc(h.common.drifted, func(key string, _ bool) bool { return !h.manager.Knows(key) })
 		h.common.drifted[s.profile().Key] = true // it does not say any more what the roots are
 	}
 	h.common.mu.Unlock()

@@ -294,6 +294,26 @@ func (m *Manager) Alone(p Profile) bool {
 	return sessions <= 1
 }
 
+// Knows reports whether a profile with that key counts for anything: a session, of
+// any Manager, has it, or a connection was made for one that had.
+func (m *Manager) Knows(key string) bool {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	for other := range m.pool.managers {
+		if other.holds[lineKey{profile: key}].count > 0 {
+			return true
+		}
+	}
+	for _, up := range m.pool.upstreams {
+		for line := range up.lines {
+			if line.profile == key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // declared is a profile with a key, and capabilities that go with it.
 func (m *Manager) declared(p Profile) Profile {
 	if p.Key == "" {

@@ -1,0 +1,80 @@
+package patchbay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// pinging is a local server that has no tools.
+type pinging struct{}
+
+func (pinging) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	s, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"p","version":"1"}`), Capabilities: json.RawMessage(`{}`), Handler: pinging{}})
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+}
+
+func (pinging) HandleRequest(context.Context, *wire.Request) (json.RawMessage, error) {
+	return json.RawMessage(`{}`), nil
+}
+
+func (pinging) HandleNotification(context.Context, *wire.Notification) {}
+
+// A connection whose roots have changed is not for those who have what they were.
+// That is remembered as long as the connection is there, and not any longer.
+func TestRootsThatWere(t *testing.T) {
+	h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, InProcess: map[string]LocalServer{"p": pinging{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	rooted := func(root string) (*Session, *atomic.Value) {
+		var roots atomic.Value
+		roots.Store(root)
+		s, err := h.NewSession(SessionOptions{Client: &Client{Roots: func(context.Context) (json.RawMessage, error) {
+			return json.RawMessage(fmt.Sprintf(`{"roots":[{"uri":%q}]}`, roots.Load())), nil
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Forward(t.Context(), "p", "custom/hello", nil); err != nil {
+			t.Fatal(err)
+		}
+		return s, &roots
+	}
+	first, roots := rooted("file:///first")
+	was := first.profile().Key
+	roots.Store("file:///other")
+	first.RootsChanged(t.Context())
+	if first.profile().Key != was {
+		t.Error("a session that is alone with its connection has left it")
+	}
+	first.Close() // the connection stays
+	second, _ := rooted("file:///first")
+	if second.profile().Key == was {
+		t.Error("a session uses a connection whose server was told of other roots")
+	}
+	second.Close()
+	for i := range 50 {
+		s, roots := rooted(fmt.Sprintf("file:///%d", i))
+		roots.Store("file:///other")
+		s.RootsChanged(t.Context())
+		s.Close()
+	}
+	if n := len(h.common.drifted); n > 2 {
+		t.Errorf("%d connections are remembered", n)
+	}
+	third, _ := rooted("file:///first")
+	defer third.Close()
+	if third.profile().Key != was {
+		t.Error("a connection that is gone still counts")
+	}
+}
