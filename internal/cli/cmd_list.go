@@ -169,11 +169,6 @@ func (p *printer) sourceTable(servers []patchbay.ServerStatus) {
 // footnotes says what the table cannot: why something is off, and what to do.
 func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 	wrong := 0
-	for _, pr := range snap.Problems {
-		if pr.Severity != config.SeverityNote {
-			wrong++
-		}
-	}
 	var approvals []string
 	for _, s := range snap.Servers {
 		if s.State == config.NeedsApproval && s.ShadowedBy == nil && s.Skip == "" {
@@ -203,6 +198,7 @@ func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 	if wrong > 0 {
 		p.line("%s found: patchbay doctor", count(wrong, "problem", "problems"))
 	}
+	p.wrong(wrongFiles(snap))
 }
 
 // count renders a number with the noun in its form.

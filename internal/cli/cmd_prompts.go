@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,43 +12,24 @@ import (
 )
 
 func (a *app) promptsCommand() *cobra.Command {
-	var connect bool
-	var limit time.Duration
-	cmd := &cobra.Command{
-		Use:   "prompts [server]",
+	return a.offering(&cobra.Command{
+		Use:   "prompts",
 		Short: "Show the prompts of servers",
 		Long: `Show the prompts of all servers, as of each server's last connection. With the
 name of a server, or with --connect, servers are connected first. Arguments in
 brackets may be left out.`,
 		Example: `  patchbay prompts
   patchbay prompts docs --json`,
-		Args: atMostOne(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(connect || len(args) > 0)(cmd.Context(), func(c *control.Client) error {
-				servers, failed, err := gather(cmd.Context(), c, args, connect, limit)
-				if err != nil {
-					return err
-				}
-				list := promptList{Failed: failed}
-				if list.Prompts, err = c.Prompts(cmd.Context(), first(args)); err != nil {
-					return err
-				}
-				return a.print(list, func(p *printer) {
-					p.promptTable(list.Prompts)
-					p.unknown(servers, failed, "patchbay prompts --connect")
-				})
-			})
-		},
-		ValidArgsFunction: a.usableServer(),
-	}
-	connectFlags(cmd, &connect, &limit)
-	return cmd
+	}, func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
+		prompts, err := c.Prompts(ctx, of.server)
+		return promptList{prompts, of}, func(p *printer) { p.promptTable(prompts) }, err
+	})
 }
 
 // promptList is what the command prints as JSON.
 type promptList struct {
 	Prompts []patchbay.Prompt `json:"prompts"`
-	Failed  failures          `json:"failed,omitempty"` // servers that could not be connected
+	offer
 }
 
 // promptDefinition is what people are told of a prompt.

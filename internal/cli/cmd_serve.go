@@ -411,10 +411,7 @@ func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 	}
 	p.line("")
 	p.offered(servers, snap.Hooks)
-	if len(wrong) > 0 {
-		p.line("\nWrong in your files; patchbay doctor shows all:")
-		p.problems(wrong)
-	}
+	p.wrong(wrong)
 	self := a.itself()
 	p.line("\nConnect an agent; each gets all of these:")
 	p.connectLines(self, url+"/mcp", !s.flags.noAuth)

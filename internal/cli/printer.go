@@ -187,6 +187,15 @@ func (p *printer) problems(problems []config.Problem) {
 	}
 }
 
+// wrong says what is wrong with files as a whole, if anything is: what they were
+// meant to say is missing, and nothing that is there shows it.
+func (p *printer) wrong(problems []config.Problem) {
+	if len(problems) > 0 {
+		p.line("\nWrong in your files; patchbay doctor shows all:")
+		p.problems(problems)
+	}
+}
+
 // changes reports what was done to which file.
 func (p *printer) change(c patchbay.Change) {
 	verb := strings.ToUpper(c.Action[:1]) + c.Action[1:]
