@@ -60,6 +60,7 @@ type InstallRequest struct {
 // Installation is what was written into, or removed from, a product's file.
 type Installation struct {
 	Action  string       `json:"action"` // installed, updated, removed, unchanged
+	ID      string       `json:"id"` // of the product
 	Product string       `json:"product"`
 	Scope   config.Scope `json:"scope"`
 	File    string       `json:"file"`
@@ -67,6 +68,10 @@ type Installation struct {
 	Diff    string       `json:"diff,omitempty"`    // of a dry run, with values that are not ours masked
 	Deleted bool         `json:"deleted,omitempty"` // the file held nothing else and is gone
 	DryRun  bool         `json:"dryRun,omitempty"`
+
+	// Twice are the servers that the product then has twice: in its own
+	// configuration, here, and through Patchbay.
+	Twice []string `json:"twice,omitempty"`
 }
 
 // Install writes an entry for Patchbay into a product's file. Nothing else in
@@ -94,12 +99,28 @@ func (h *Host) Install(ctx context.Context, r InstallRequest) (Installation, err
 	} else {
 		self.Command, self.Args = r.Command[0], r.Command[1:]
 	}
-	return h.edit(ctx, target, r, func(old []byte) ([]byte, error) {
+	done, err := h.edit(ctx, target, r, func(old []byte) ([]byte, error) {
 		if old == nil && target.MustExist() {
 			return nil, errorf(KindNotFound, "%s has no configuration yet at %s.", target.Provider.Product, target.File).hint("Start it once; it makes the file.")
 		}
 		return target.Set(old, self)
 	})
+	done.Twice = h.offeredToo(target.Provider.ID)
+	return done, err
+}
+
+// offeredToo are the servers that a product has itself, switched on, and that
+// Patchbay offers under the same name, whoever declares them.
+func (h *Host) offeredToo(provider string) (names []string) {
+	r := h.reading.Load()
+	for _, st := range r.snap.Servers {
+		at, ok := r.inForce[st.Name]
+		if ok && st.Origin.Provider == provider && st.Skip == "" && st.entry.Enabled() && r.snap.Servers[at].usable() {
+			names = append(names, st.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Uninstall removes the entry for Patchbay from a product's file.
@@ -161,7 +182,7 @@ func joinScopes(scopes []config.Scope) string {
 func (h *Host) edit(ctx context.Context, target discover.Target, r InstallRequest, change func(old []byte) ([]byte, error)) (Installation, error) {
 	ctx, end := h.change(ctx)
 	defer end()
-	done := Installation{Action: "unchanged", Product: target.Provider.Product, Scope: r.Scope, File: target.File, DryRun: r.DryRun}
+	done := Installation{Action: "unchanged", ID: target.Provider.ID, Product: target.Provider.Product, Scope: r.Scope, File: target.File, DryRun: r.DryRun}
 	var before, after []byte
 	act := func(old []byte) ([]byte, error) {
 		data, err := change(old)

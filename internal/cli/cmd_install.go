@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,11 @@ and the file as it was is kept in your state directory. In TOML and YAML files t
 entry is a block between "# >>> patchbay" and "# <<< patchbay". Doing it again
 changes nothing.
 
+Servers that the product has itself it then has twice, and "install" says which.
+To leave them to Patchbay, import them and remove them from the product's file; to
+leave them to the product, disable them, which hides them from all agents that
+Patchbay serves.
+
 Without a product, those are listed for which this works.`,
 		Example: `  patchbay install                        which products there are
   patchbay install claude-code
@@ -62,6 +68,7 @@ Without a product, those are listed for which this works.`,
 				}
 				return a.print(i, func(p *printer) {
 					p.installation(i)
+					p.twice(i)
 					if r.HTTP && !i.DryRun && i.Action != "unchanged" {
 						p.line("The file has your token: after `patchbay token --rotate`, install again.")
 					}
@@ -117,6 +124,23 @@ func completeInstallable(_ *cobra.Command, args []string, _ string) ([]string, c
 		}
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// twice says which servers the product has twice now, and what to do about it.
+func (p *printer) twice(i patchbay.Installation) {
+	if len(i.Twice) == 0 {
+		return
+	}
+	names := make([]string, len(i.Twice))
+	for n, name := range i.Twice {
+		names[n] = shellName(name)
+	}
+	remove := "`patchbay remove <name> --from " + i.ID + "`"
+	if ext := filepath.Ext(i.File); ext != ".json" && ext != ".jsonc" {
+		remove = "take them out of " + p.path(i.File)
+	}
+	p.line("\n%s has servers itself that Patchbay offers too, so its agent sees their tools twice: %s", i.Product, strings.Join(i.Twice, ", "))
+	p.line("To leave them to Patchbay: `patchbay import %s %s`, then %s.", i.ID, strings.Join(names, " "), remove)
 }
 
 // installation says what was done to a product's file.
