@@ -215,8 +215,8 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 // the settings allow (limits.resultChars) is shortened, and says where the whole
 // is; without such a setting none is.
 func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
-	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
-		return nil, errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
+	if err := checkParams(method, params); err != nil {
+		return nil, err
 	}
 	progress := s.passOn(ctx, server, params)
 	switch method {
@@ -234,11 +234,16 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 		s.unknown(ctx, server, name, err)
 		return nil, err
 	}
-	raw, err := s.callTool(ctx, &set.tools[i], params, progress)
+	return s.forwardCall(ctx, &set.tools[i], params, progress)
+}
+
+// forwardCall calls a tool with params whose name is the tool's own.
+func (s *Session) forwardCall(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
+	raw, err := s.callTool(ctx, t, params, progress)
 	if err != nil {
 		return nil, err
 	}
-	return s.limited(&set.tools[i], raw), nil
+	return s.limited(t, raw), nil
 }
 
 // limited shortens a result that is longer than the settings allow.
@@ -270,18 +275,30 @@ func (s *Session) ForwardNotification(ctx context.Context, server, method string
 // ForwardCall is Forward for a tools/call whose name is any rendering of a tool's
 // that means one tool, which it returns.
 func (s *Session) ForwardCall(ctx context.Context, params json.RawMessage) (Tool, json.RawMessage, error) {
+	if err := checkParams("tools/call", params); err != nil {
+		return Tool{}, nil, err
+	}
 	name, _ := wire.StringMember(params, "name")
 	t, err := s.toolset().find(name)
 	if err != nil {
 		s.unknown(ctx, "", name, err)
 		return Tool{}, nil, err
 	}
-	own, err := wire.SetMember(params, wire.AppendString(nil, t.Tool.Tool), "name")
-	if err != nil {
-		return t.Tool, nil, errorf(KindConfigInvalid, "The params of tools/call must be a JSON object.")
+	own, err := wire.SetMember(params, wire.AppendString(make([]byte, 0, 128), t.Tool.Tool), "name")
+	if err != nil { // which it was found by
+		return t.Tool, nil, err
 	}
-	raw, err := s.Forward(ctx, t.Server, "tools/call", own)
+	raw, err := s.forwardCall(ctx, t, own, s.passOn(ctx, t.Server, params))
 	return t.Tool, raw, err
+}
+
+// checkParams says what is wrong with the params of a request, which go to a
+// server as they are.
+func checkParams(method string, params json.RawMessage) error {
+	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
+		return errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
+	}
+	return nil
 }
 
 // passOn returns what receives the progress of a request whose sender asked for

@@ -150,9 +150,11 @@ func member(params json.RawMessage, path ...string) string {
 
 // callTool calls a tool by its name at this endpoint.
 func (c *client) callTool(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
-	if _, err := s.Find(member(r.Params, "name")); err != nil {
-		if err := c.ep.gateway.awaitSight(ctx); err != nil { // it may be there in a moment
-			return nil, err
+	if !c.ep.gateway.sighted() {
+		if _, err := s.Find(member(r.Params, "name")); err != nil {
+			if err := c.ep.gateway.awaitSight(ctx); err != nil { // it may be there in a moment
+				return nil, err
+			}
 		}
 	}
 	t, raw, err := s.ForwardCall(ctx, r.Params)

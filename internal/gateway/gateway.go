@@ -85,7 +85,17 @@ func (g *Gateway) settle() {
 	}
 }
 
-// awaitSight returns when servers nobody knows have had their chance.
+// sighted reports whether servers nobody knows have had their chance.
+func (g *Gateway) sighted() bool {
+	select {
+	case <-g.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitSight returns when they have.
 func (g *Gateway) awaitSight(ctx context.Context) error {
 	select {
 	case <-g.settled:
