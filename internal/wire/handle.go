@@ -32,8 +32,13 @@ func (p *Peer) requested(m Message) {
 	case refusal != nil:
 		p.post(Message{ID: m.ID, Error: refusal})
 	case in != nil:
-		p.work.Go(func() { p.serve(in) })
+		p.begins(in)
 	}
+}
+
+// begins has a request handled on another goroutine.
+func (p *Peer) begins(in *incoming) {
+	p.crew.do(func() { p.serve(in) }, p.work.Go)
 }
 
 // handle is requested for a caller that has a goroutine to handle the request
@@ -57,7 +62,7 @@ func (p *Peer) handle(m Message) bool {
 		return false
 	}
 	if next := p.serveOne(in); next != nil {
-		p.work.Go(func() { p.serve(next) })
+		p.begins(next)
 	} else {
 		p.handlers.Done()
 	}

@@ -99,7 +99,7 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 	}
 	wake := ex.begin()
 	j.heardBy(ex, wake)
-	go j.run()
+	h.server.crew.do(j.run, func(work func()) { go work() })
 	h.respond(w, r, ex, wake)
 	return nil
 }

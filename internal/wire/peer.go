@@ -24,7 +24,8 @@ type Peer struct {
 	done chan struct{}
 
 	work     sync.WaitGroup // every goroutine of the peer
-	handlers sync.WaitGroup // those of them that run handlers
+	handlers sync.WaitGroup // the requests that are being handled
+	crew     *crew          // handles them
 
 	mu    sync.Mutex
 	err   error // why no more calls are sent; set once
@@ -124,6 +125,7 @@ func NewPeer(conn Conn, h Handler, opts *PeerOptions) *Peer {
 	}
 	p.flood.perSecond = p.opts.RequestsPerSecond
 	p.life, p.stop = context.WithCancelCause(context.Background())
+	p.crew = newCrew(p.life.Done())
 	p.work.Go(p.run)
 	return p
 }

@@ -443,7 +443,8 @@ func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMess
 	case j.mayAsk(r.Method):
 		j.begin(s.ctx, m)
 		j.heardBy(out, wake)
-		c.jobs.Go(j.run)
+		c.jobs.Add(1)
+		c.peer.crew.do(func() { defer c.jobs.Done(); j.run() }, func(work func()) { go work() }) // it may outlive the link
 	default:
 		j.begin(ctx, m)
 		j.heardBy(out, wake)

@@ -116,6 +116,7 @@ type Server struct {
 
 	ctx  context.Context // ends when the server is closed
 	stop context.CancelCauseFunc
+	crew *crew // runs modern requests over HTTP that may ask their client
 
 	mu        sync.Mutex
 	draining  bool
@@ -179,6 +180,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	s.crew = newCrew(s.ctx.Done())
 	return s, nil
 }
 
