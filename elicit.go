@@ -118,12 +118,8 @@ func (u *UI) elicitModes() elicitModes {
 	return elicitModes{form: true, url: !u.ElicitFormsOnly}
 }
 
-// elicitModes are those of the host itself. Hooks may answer anything; those of
-// settings count if they are there when the host is opened.
-func (h *Host) elicitModes() elicitModes {
-	s := h.readSettings()
-	approvals, _ := h.readApprovals()
-	hooks := h.commandHooks(s, h.projectHooks(s.project.Hooks, approvals)).hooks().around(h.opts.Hooks)
+// elicitModes are those of the host itself. Hooks may answer anything.
+func (h *Host) elicitModes(hooks *Hooks) elicitModes {
 	if hooks != nil && hooks.Elicitation != nil {
 		return elicitModes{form: true, url: true}
 	}

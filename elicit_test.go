@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // formParams asks for a name, and for more that has defaults.
@@ -236,6 +238,75 @@ func TestHooksAloneAnswer(t *testing.T) {
 		}
 		if got := say(t, s, name+".ask", `{"count":1}`); got != "cancel" {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// asking is a local server with a tool that asks, if its client says that it can
+// be asked.
+type asking struct{ version string }
+
+func (a asking) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	s, err := wire.NewServer(wire.ServerOptions{
+		Info: json.RawMessage(`{"name":"asking","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: a, Versions: []string{a.version},
+	})
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+}
+
+func (asking) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	if r.Method == "tools/list" {
+		return json.RawMessage(`{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}`), nil
+	}
+	answer, err := r.Ask(ctx, "elicitation/create", json.RawMessage(formParams))
+	if err != nil {
+		answer = json.RawMessage(`"refused"`)
+	}
+	text, _ := json.Marshal(string(answer))
+	return json.RawMessage(`{"content":[{"type":"text","text":` + string(text) + `}]}`), nil
+}
+
+func (asking) HandleNotification(context.Context, *wire.Notification) {}
+
+// Servers learn of a hook that can answer them when it comes, and when it goes,
+// whoever is there already.
+func TestHooksComeAndGo(t *testing.T) {
+	c := newComputer(t)
+	c.opts.Environ = []string{"PATH=/bin:/usr/bin"}
+	c.opts.InProcess = map[string]patchbay.LocalServer{"old": asking{wire.Version20251125}, "new": asking{wire.Version20260728}}
+	h := c.open()
+	for name := range c.opts.InProcess {
+		if err := h.Connect(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rooted, err := h.NewSession(patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{Roots: func(context.Context) (json.RawMessage, error) {
+		return json.RawMessage(`{"roots":[]}`), nil
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := []*patchbay.Session{anyone(t, h), rooted}
+	const accepted = `{"action":"accept","content":{"name":"Bot","age":7,"color":"green"}}`
+	for i, want := range []string{`"refused"`, accepted, `"refused"`} {
+		if i > 0 {
+			text := `{}`
+			if want == accepted {
+				text = hookSettings("Elicitation", "", specific(`"action":"accept","content":{"name":"Bot"}`), 0)
+			}
+			c.userSettings(text)
+			if err := h.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, s := range append(sessions, anyone(t, h)) {
+			for name := range c.opts.InProcess {
+				if got := say(t, s, name+".ask", ""); got != want {
+					t.Errorf("%d: %s: %s instead of %s", i, name, got, want)
+				}
+			}
 		}
 	}
 }

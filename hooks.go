@@ -137,6 +137,14 @@ func (h *Host) hooks() Hooks {
 	return Hooks{}
 }
 
+// firstHooks are those that will be in force when the configuration has been read:
+// connections are to be prepared before.
+func (h *Host) firstHooks() *Hooks {
+	s := h.readSettings()
+	approvals, _ := h.readApprovals()
+	return h.commandHooks(s, h.projectHooks(s.project.Hooks, approvals)).hooks().around(h.opts.Hooks)
+}
+
 func (h *Hooks) aroundCalls() bool { return h.BeforeCall != nil || h.AfterCall != nil }
 
 // hookCall is a call as its hooks see it.

@@ -60,7 +60,7 @@ type InstallRequest struct {
 // Installation is what was written into, or removed from, a product's file.
 type Installation struct {
 	Action  string       `json:"action"` // installed, updated, removed, unchanged
-	ID      string       `json:"id"` // of the product
+	ID      string       `json:"id"`     // of the product
 	Product string       `json:"product"`
 	Scope   config.Scope `json:"scope"`
 	File    string       `json:"file"`

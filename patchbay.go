@@ -138,8 +138,9 @@ type Host struct {
 	reading  atomic.Pointer[reading] // replaced with changing held
 	hooked   atomic.Pointer[Hooks]   // of the reading and the program; replaced with it
 
-	answers elicitModes // the questions that can be answered without a session's user
-	visits  visits
+	answers  atomic.Pointer[elicitModes] // what can be answered without a session's user; replaced with sessionsMu held
+	declares string                      // the capabilities that connections for no session in particular declare
+	visits   visits
 
 	sessionsMu sync.Mutex // guards what follows
 	sessions   map[*Session]bool
@@ -194,7 +195,9 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 
 // start prepares what connections need and reads the configuration.
 func (h *Host) start(ctx context.Context) error {
-	h.answers = h.elicitModes()
+	answers := h.elicitModes(h.firstHooks())
+	h.answers.Store(&answers)
+	h.declares = string((*Client)(nil).capabilities(answers))
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
 	if err := h.startConnections(); err != nil {
 		return err
@@ -226,7 +229,7 @@ type common struct {
 func (h *Host) startConnections() error {
 	options := conn.Options{
 		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver,
-		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: (*Client)(nil).capabilities(h.answers),
+		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: []byte(h.declares),
 		Changed: h.news.announce, Owner: h, Handler: func(c *conn.Shared) wire.Handler { return serverSide{c} },
 	}
 	var err error

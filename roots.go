@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -22,19 +23,31 @@ const rootsPatience = 5 * time.Second
 // profile is the kind of connection that the session uses.
 func (s *Session) profile() conn.Profile { return *s.kind.Load() }
 
-// declare makes p the kind of connection of the session. Roots that can be asked
-// for only within calls are not known to be anybody else's, and another person's
-// session shares nothing.
-func (s *Session) declare(p conn.Profile, session string) {
-	p.Session = session
-	if c := s.opts.Client; c != nil && c.Roots != nil && c.AskedInCalls {
-		p.Key += " " + session
+// declared is the kind of connection that the session needs: one whose server was
+// told what the session's user and the host can answer, and of its roots, nil if
+// they are not known. Sessions that declare the same share one. Roots that can be
+// asked for only within calls are not known to be anybody else's, and another
+// person's session shares nothing.
+func (s *Session) declared(answers elicitModes, id string, roots json.RawMessage) conn.Profile {
+	c := s.opts.Client
+	capabilities := c.capabilities(answers)
+	p := conn.Profile{Session: id}
+	if string(capabilities) != s.host.declares {
+		sum := sha256.Sum256(capabilities)
+		p.Key, p.Capabilities = hex.EncodeToString(sum[:8]), capabilities
+	}
+	switch {
+	case roots != nil:
+		sum := sha256.Sum256(append([]byte(p.Key+" of "+s.opts.Identity+" "), roots...))
+		p.Key, p.Capabilities = hex.EncodeToString(sum[:8]), capabilities
+		return p
+	case c != nil && c.Roots != nil && c.AskedInCalls:
+		p.Key, p.Capabilities = p.Key+" "+id, capabilities
 	}
 	if s.opts.Identity != "" {
-		p.Key += " of " + s.opts.Identity
-		p.Capabilities = s.opts.Client.capabilities(s.host.answers)
+		p.Key, p.Capabilities = p.Key+" of "+s.opts.Identity, capabilities
 	}
-	s.kind.Store(&p)
+	return p
 }
 
 // hasRoots reports whether the roots of the session are to be asked for.
@@ -51,14 +64,15 @@ func (s *Session) askRoots(ctx context.Context) {
 	s.rooting.Lock()
 	defer s.rooting.Unlock()
 	if !s.rooted.Load() {
-		s.move(ctx, s.readRoots(ctx))
+		s.readRoots(ctx)
+		s.move(ctx)
 		s.rooted.Store(true)
 	}
 }
 
 // readRoots asks for the roots and keeps the answer. One that does not come
 // means that there are none.
-func (s *Session) readRoots(ctx context.Context) json.RawMessage {
+func (s *Session) readRoots(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, rootsPatience)
 	defer stop()
 	roots, err := s.host.ask(ctx, "roots/list", func() (json.RawMessage, error) { return s.opts.Client.Roots(ctx) })
@@ -69,25 +83,23 @@ func (s *Session) readRoots(ctx context.Context) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.roots = roots
-	return roots
 }
 
-// move has the session use the connections of those with the same roots, and asks
-// for what lasts there, too.
-func (s *Session) move(ctx context.Context, roots json.RawMessage) {
-	if s.rehouse(roots) {
+// move has the session use the connections of those that declare the same, and
+// asks for what lasts there, too.
+func (s *Session) move(ctx context.Context) {
+	if s.rehouse() {
 		s.askAgain(ctx)
 	}
 }
 
 // rehouse reports whether the session uses other connections now.
-func (s *Session) rehouse(roots json.RawMessage) bool {
-	h, was := s.host, s.profile()
-	sum := sha256.Sum256(append([]byte(s.opts.Client.profile(h.answers).Key+" of "+s.opts.Identity+" "), roots...))
-	is := was
-	is.Key, is.Capabilities = hex.EncodeToString(sum[:8]), s.opts.Client.capabilities(h.answers)
+func (s *Session) rehouse() bool {
+	h := s.host
 	h.sessionsMu.Lock()
 	defer h.sessionsMu.Unlock()
+	was := s.profile()
+	is := s.declared(*h.answers.Load(), was.Session, s.knownRoots())
 	h.common.mu.Lock()
 	defer h.common.mu.Unlock()
 	for h.common.drifted[is.Key] {
@@ -103,6 +115,32 @@ func (s *Session) rehouse(roots json.RawMessage) bool {
 	return true
 }
 
+// redeclare takes note of which questions the host can answer now. Servers are told
+// when a session next uses them, on another connection: what is under way comes to
+// its end.
+func (h *Host) redeclare(now elicitModes) {
+	h.sessionsMu.Lock()
+	was := h.answers.Load()
+	if *was == now {
+		h.sessionsMu.Unlock()
+		return
+	}
+	h.answers.Store(&now)
+	sessions := slices.Collect(maps.Keys(h.sessions))
+	h.sessionsMu.Unlock()
+	for _, s := range sessions {
+		c := s.opts.Client
+		if string(c.capabilities(*was)) == string(c.capabilities(now)) || !s.rehouse() {
+			continue
+		}
+		h.sessionsMu.Lock()
+		if !h.closed {
+			h.followers.Go(func() { s.askAgain(h.life) })
+		}
+		h.sessionsMu.Unlock()
+	}
+}
+
 // RootsChanged asks for the roots anew. Servers that only this session uses are
 // told that they have changed; one that others use too is connected anew, apart
 // from them.
@@ -112,7 +150,7 @@ func (s *Session) RootsChanged(ctx context.Context) {
 	}
 	s.rooting.Lock()
 	defer s.rooting.Unlock()
-	roots := s.readRoots(ctx)
+	s.readRoots(ctx)
 	h := s.host
 	h.common.mu.Lock()
 	alone := h.manager.Alone(s.profile())
@@ -125,7 +163,7 @@ func (s *Session) RootsChanged(ctx context.Context) {
 		h.manager.Notify(ctx, s.profile(), "notifications/roots/list_changed", nil)
 		return
 	}
-	s.move(ctx, roots)
+	s.move(ctx)
 }
 
 // knownRoots is what the client said its roots are, nil if it was not asked.

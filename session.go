@@ -3,8 +3,6 @@ package patchbay
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -83,7 +81,6 @@ type view struct {
 // might have been about: the error names them, and the session is not opened.
 func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 	s := &Session{host: h, opts: o, view: &view{rules: slices.Clone(o.Rules)}}
-	s.declare(o.Client.profile(h.answers), rand.Text())
 	if s.opts.Name == "" {
 		s.opts.Name = "session"
 	}
@@ -105,7 +102,7 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 			s.view.rules = append(s.view.rules, r)
 		}
 	}
-	if err := s.open(h.life); err != nil {
+	if err := s.open(h.life, rand.Text()); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -118,18 +115,23 @@ func (s *Session) For(c *Client) (*Session, error) {
 	o := s.opts
 	o.Client = c
 	other := &Session{host: s.host, opts: o, view: s.view}
-	other.declare(c.profile(s.host.answers), s.profile().Session) // to servers it is the same
-	if err := other.open(s.life); err != nil {
+	if err := other.open(s.life, s.profile().Session); err != nil { // to servers it is the same
 		return nil, err
 	}
 	return other, nil
 }
 
-// open makes the session known to its host.
-func (s *Session) open(life context.Context) error {
+// open makes the session known to its host, and to servers by its id.
+func (s *Session) open(life context.Context, id string) error {
 	h := s.host
+	answers := h.answers.Load()
+	p := s.declared(*answers, id, nil)
 	h.sessionsMu.Lock()
 	defer h.sessionsMu.Unlock()
+	if now := h.answers.Load(); now != answers {
+		p = s.declared(*now, id, nil)
+	}
+	s.kind.Store(&p)
 	if h.closed {
 		return errorf(KindDenied, "The host is closed.")
 	}
@@ -207,17 +209,6 @@ func (c *Client) capabilities(host elicitModes) json.RawMessage {
 	}
 	raw, _ := json.Marshal(declared) // maps of plain values always marshal
 	return c.elicitModes().or(host).declare(raw)
-}
-
-// profile is the kind of connection a session with this client needs. Sessions
-// that declare the same share one.
-func (c *Client) profile(host elicitModes) conn.Profile {
-	own, hosts := c.capabilities(host), (*Client)(nil).capabilities(host)
-	if string(own) == string(hosts) {
-		return conn.Profile{}
-	}
-	sum := sha256.Sum256(own)
-	return conn.Profile{Key: hex.EncodeToString(sum[:8]), Capabilities: own}
 }
 
 // Decision is whether a call may go ahead, and what decided it.

@@ -254,6 +254,7 @@ func (h *Host) reload(ctx context.Context) error {
 		h.reading.Store(now)
 		h.forgetInfos(now)
 		h.hooked.Store(h.commandHooks(settings, hooks).hooks().around(h.opts.Hooks))
+		h.redeclare(h.elicitModes(h.hooked.Load()))
 		h.reportProblems(last, now)
 	}
 	h.manager.Apply(h.targets(snap.Servers))
