@@ -58,10 +58,10 @@ func (c *client) sessionFor(ctx context.Context, r *wire.Request) (s *patchbay.S
 		return c.session, func() {}, nil
 	}
 	c.level(ctx, r.Params)
-	if !r.Session.Supports("elicitation") && !r.Session.Supports("sampling") && !r.Session.Supports("roots") {
+	if c.asked == nil {
 		return c.session, func() {}, nil
 	}
-	s, err = c.session.For(c.abilities(r.Session))
+	s, err = c.session.For(c.asked)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,6 +20,7 @@ import (
 type client struct {
 	ep      *endpoint
 	session *patchbay.Session
+	asked   *patchbay.Client // what a modern one can do within a request; nil if that is nothing
 
 	mu      sync.Mutex
 	reach   map[*wire.Session][]string // the ways to it outside of requests; of modern ones the resources whose updates it wants
@@ -46,6 +47,10 @@ func requestOf(ctx context.Context) *wire.Request {
 func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
 	c := &client{ep: ep, reach: map[*wire.Session][]string{}, watched: map[string]watched{}}
 	able := c.abilities(sess)
+	if able.AskedInCalls && (able.Elicit != nil || able.Sample != nil || able.Roots != nil) {
+		within := *able
+		c.asked = &within
+	}
 	able.Changed = c.changed
 	o := patchbay.SessionOptions{
 		Name:    clientName(sess),
