@@ -183,7 +183,7 @@ func (h *Host) reportProblems(last, now *reading) {
 	h.opts.Logger.Info("configuration changed", "servers", len(now.snap.Servers), "problems", len(now.snap.Problems))
 	for _, p := range now.snap.Problems {
 		if p.Severity != config.SeverityNote && !slices.Contains(last.snap.Problems, p) {
-			h.opts.Logger.Warn("configuration problem", "file", p.File, "line", p.Line, "problem", p.Message)
+			h.opts.Logger.Warn("configuration problem", "file", p.File, "line", p.Line, "at", p.Pointer, "problem", p.Message)
 		}
 	}
 }

@@ -81,6 +81,12 @@ type Options struct {
 	// host, and are skipped.
 	Served []string
 
+	// Serves says that the program serves the host's servers as the settings say
+	// when the host is opened. What of that changes later takes a restart, and is
+	// reported as a problem of the file. The address does not count if Served has
+	// one.
+	Serves bool
+
 	Naming config.Naming // how tools are named; the zero value means as the settings say
 
 	// WatchFiles reads configuration again when a file of it changes, appears or
@@ -137,6 +143,7 @@ type Host struct {
 	applied  map[string]config.Server
 	reading  atomic.Pointer[reading] // replaced with changing held
 	hooked   atomic.Pointer[Hooks]   // of the reading and the program; replaced with it
+	serving  config.Gateway          // as it was when the host was opened
 
 	answers  atomic.Pointer[elicitModes] // what can be answered without a session's user; replaced with sessionsMu held
 	declares string                      // the capabilities that connections for no session in particular declare

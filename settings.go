@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -99,6 +100,32 @@ func checkShown(patterns []string, file string) (problems []config.Problem) {
 		if err := policy.CheckShown(pattern); err != nil {
 			problems = append(problems, config.Problem{
 				Severity: config.SeverityError, File: file, Pointer: config.PointerAt("/tools", i), Message: err.Error(),
+			})
+		}
+	}
+	return problems
+}
+
+// notServed reports what of the gateway's settings the program does not know of.
+func (h *Host) notServed(now config.Gateway) (problems []config.Problem) {
+	if h.reading.Load() == nil {
+		h.serving = now
+	}
+	was := h.serving
+	if len(h.opts.Served) > 0 {
+		now.Listen = was.Listen
+	}
+	for _, member := range []struct {
+		name     string
+		was, now any
+	}{
+		{"listen", was.Listen, now.Listen}, {"url", was.URL, now.URL}, {"oidc", was.OIDC, now.OIDC},
+		{"allowedHosts", was.AllowedHosts, now.AllowedHosts}, {"allowedOrigins", was.AllowedOrigins, now.AllowedOrigins},
+	} {
+		if h.opts.Serves && !reflect.DeepEqual(member.was, member.now) {
+			problems = append(problems, config.Problem{
+				Severity: config.SeverityWarning, File: h.places.userSettings(), Pointer: "/gateway/" + member.name,
+				Message: "changed while the gateway runs, which goes on as it was until it is started again",
 			})
 		}
 	}

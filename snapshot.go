@@ -217,7 +217,7 @@ func (h *Host) reload(ctx context.Context) error {
 	}
 	approvals, unread := h.readApprovals()
 	damaged, pinsChanged := h.readPins()
-	problems := slices.Concat(settings.problems, unread, damaged)
+	problems := slices.Concat(settings.problems, h.notServed(settings.user.Gateway), unread, damaged)
 	hooks := h.projectHooks(settings.project.Hooks, approvals)
 	if hooks != nil && !hooks.Run() {
 		problems = append(problems, hooks.problem())

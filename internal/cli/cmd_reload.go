@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -24,14 +25,15 @@ connections.`,
 				if err != nil {
 					return err
 				}
-				r := reloaded{Files: len(snap.Files), Problems: diagnose(snap).Errors}
+				r := reloaded{Files: len(snap.Files), Errors: diagnose(snap).Errors, Problems: wrongFiles(snap)}
 				for _, s := range snap.Servers {
 					if s.InForce {
 						r.Servers++
 					}
 				}
 				return a.print(r, func(p *printer) {
-					p.line("Read %s: %s, %s.", count(r.Files, "file", "files"), count(r.Servers, "server", "servers"), count(r.Problems, "error", "errors"))
+					p.line("Read %s: %s, %s.", count(r.Files, "file", "files"), count(r.Servers, "server", "servers"), count(r.Errors, "error", "errors"))
+					p.wrong(r.Problems)
 				})
 			})
 		},
@@ -40,7 +42,8 @@ connections.`,
 
 // reloaded is what the command prints as JSON.
 type reloaded struct {
-	Files    int `json:"files"`
-	Servers  int `json:"servers"` // in force
-	Problems int `json:"errors"`
+	Files    int              `json:"files"`
+	Servers  int              `json:"servers"` // in force
+	Errors   int              `json:"errors"`
+	Problems []config.Problem `json:"problems,omitempty"` // of files as a whole
 }

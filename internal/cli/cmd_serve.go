@@ -158,7 +158,7 @@ func (s *serving) open(ctx context.Context, dir string, beside *patchbay.Host) (
 		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
 		UI:     control.UI(false), // agents answer for themselves
 		Beside: beside,            // what is connected the same way is connected once
-		Served: s.served,
+		Served: s.served, Serves: !s.flags.stdio && dir == env.Dir,
 	}
 	s.books.Attach(&opts)
 	h, err := patchbay.Open(ctx, opts)

@@ -460,6 +460,40 @@ func TestServeNamesBrokenFiles(t *testing.T) {
 	}
 }
 
+// Settings that a running gateway does not take up are named when they change.
+func TestServeNamesWhatTakesARestart(t *testing.T) {
+	home, project := machine(t)
+	file := filepath.Join(home, ".config", "patchbay", "settings.json")
+	write(t, file, `{"gateway": {"url": "https://a.example.test"}}`)
+	g := startGateway(t, home, project)
+	reload := func() string {
+		t.Helper()
+		out, err := patchbayCommand(t, home, project, "reload").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	write(t, file, `{"gateway": {"url": "https://b.example.test", "listen": "127.0.0.1:7", "oidc": {"issuer": "https://issuer.example.test"}}}`)
+	out := reload()
+	for _, member := range []string{"url", "oidc"} {
+		if want := "until it is started again (at /gateway/" + member + ")\n"; !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "/gateway/listen") { // --http is what counts
+		t.Errorf("got\n%s", out)
+	}
+	write(t, file, `{"gateway": {"url": "https://a.example.test"}}`)
+	if out := reload(); strings.Contains(out, "/gateway/") {
+		t.Errorf("as it was:\n%s", out)
+	}
+	g.end(os.Interrupt)
+	if log := g.cmd.Stderr.(*bytes.Buffer).String(); strings.Count(log, "at=/gateway/url") != 1 {
+		t.Errorf("the log has\n%s", log)
+	}
+}
+
 func TestServeTLS(t *testing.T) {
 	home, project := machine(t)
 	cert, key := filepath.Join(home, "cert.pem"), filepath.Join(home, "key.pem")
