@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +85,44 @@ func TestPatience(t *testing.T) {
 				t.Errorf("%s: %v after %v", standard, err, took)
 			}
 			s.Close()
+		}
+	})
+}
+
+// late is a server that takes a while to start.
+type late struct{ by time.Duration }
+
+func (l late) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	time.Sleep(l.by)
+	return gate{}.Serve(ctx, rw)
+}
+
+// When many servers come one after another a session is told of the first at
+// once, and half a second later of all the others.
+func TestToldOfMany(t *testing.T) {
+	c := newComputer(t)
+	c.opts.Lazy, c.opts.InProcess = false, map[string]patchbay.LocalServer{}
+	for i := range 10 {
+		c.opts.InProcess[fmt.Sprint("late", i)] = late{time.Duration(i+1) * 20 * time.Millisecond}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h, err := patchbay.Open(t.Context(), c.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		var told []time.Duration
+		start := time.Now()
+		s, err := h.NewSession(patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{Changed: func(patchbay.Lists) {
+			told = append(told, time.Since(start))
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := []time.Duration{20 * time.Millisecond, 520 * time.Millisecond}; !slices.Equal(told, want) || len(s.Tools()) != 10 {
+			t.Errorf("told after %v, want %v; %d tools", told, want, len(s.Tools()))
 		}
 	})
 }

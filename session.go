@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
@@ -167,7 +168,12 @@ func (h *Host) openSessions() []*Session {
 	return slices.Collect(maps.Keys(h.sessions))
 }
 
-// follow tells the session's user of changes, of many at a time as of one.
+// tellPause is how long a session's user is left in peace after being told of a
+// change. When a host starts every server brings one.
+const tellPause = 500 * time.Millisecond
+
+// follow tells the session's user of changes: of the first at once, of many at a
+// time as of one.
 func (s *Session) follow() {
 	next := s.host.news.following()
 	last := s.toolset()
@@ -188,6 +194,11 @@ func (s *Session) follow() {
 			s.opts.Client.Changed(changed)
 			return nil
 		})
+		select {
+		case <-time.After(tellPause):
+		case <-s.life.Done():
+			return
+		}
 	}
 }
 
