@@ -111,6 +111,25 @@ func TestEraIsRemembered(t *testing.T) {
 	}
 }
 
+// What a server offers is saved a while after it was listed: by then others that
+// started with it are listed too.
+func TestSavedSoon(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "catalogs")
+	synctest.Test(t, func(t *testing.T) {
+		mustWait(t, one(t, newManager(t, Options{CacheDir: dir}), keyed(&fake{}, "key")))
+		time.Sleep(savePause - time.Millisecond)
+		synctest.Wait()
+		if files := cacheFiles(t, dir); len(files) > 0 {
+			t.Errorf("saved at once: %v", files)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if c := newCache(dir, slog.New(slog.DiscardHandler)).load("key").Catalog; c.tool("echo") == nil {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
 // Damage makes a file worthless, not dangerous, and the next connection mends it.
 func TestDamagedCatalog(t *testing.T) {
 	dir := t.TempDir()

@@ -137,7 +137,6 @@ func (s *line) firstCatalog(ctx context.Context, epoch int, l *link) {
 	s.up.changed() // before those who wait for the connection look for what it offers
 	s.connected(epoch, l, next.problem())
 	s.up.changed()
-	s.save()
 }
 
 // refreshCatalog fetches some lists anew.
@@ -213,12 +212,11 @@ func (f *fetched) read(ctx context.Context, s *line, l *link) {
 			return
 		}
 		array, _ := wire.Member(result, f.member)
-		var items []json.RawMessage
-		if err := json.Unmarshal(array, &items); err != nil || array == nil {
+		if !bytes.HasPrefix(array, []byte("[")) && string(array) != "null" {
 			f.note("%s: the answer has no such list", f.method)
 			return
 		}
-		for _, item := range items {
+		for item := range wire.Elements(array) {
 			if size += len(item); size > maxListBytes {
 				f.note("more than %d MiB of %s", maxListBytes>>20, f.member)
 				return
@@ -230,7 +228,7 @@ func (f *fetched) read(ctx context.Context, s *line, l *link) {
 				f.note("more than %d %s", f.maxItems, f.member)
 				return
 			}
-			f.items = append(f.items, item)
+			f.items = append(f.items, bytes.Clone(item)) // the answer may be far larger
 		}
 		cursor, more := wire.Member(result, "nextCursor")
 		switch {

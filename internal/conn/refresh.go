@@ -123,17 +123,27 @@ func (p *pace) took(now time.Time) {
 	p.times = append(p.times, now)
 }
 
+// savePause is how long the first catalog of a connection waits to be saved.
+// Where many servers start at once those that are still to be listed come first.
+const savePause = time.Second
+
 // keepCatalog fetches all lists of a new connection, declares the server
 // connected, and from then on fetches those that change: the first at once,
 // later ones at a measured pace.
 func (s *line) keepCatalog(ctx context.Context, epoch int, l *link) {
+	defer s.save()
 	s.restore(ctx, l)
 	s.firstCatalog(ctx, epoch, l)
+	unsaved := time.NewTimer(savePause)
+	defer unsaved.Stop()
 	var p pace
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-unsaved.C:
+			s.save()
+			continue
 		case <-l.changes.signal:
 		}
 		if !rest(ctx, p.wait(time.Now()), l.changes.hurry) {
