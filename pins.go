@@ -21,7 +21,7 @@ const (
 	maxPins = 64 << 20
 
 	// pinPause is how long new tools wait to be saved together.
-	pinPause = 300 * time.Millisecond
+	pinPause = time.Second
 
 	// pinPatience is how long saving them may take: another process may be
 	// writing too.
@@ -38,13 +38,14 @@ func (h *Host) changedTools(st *ServerStatus, c *conn.Catalog) []string {
 	if mode == config.PinOff {
 		return nil
 	}
+	tools := policy.ReadDefinitions(c.Tools)
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
-	report := h.pins.Check(st.hash, c.Tools)
+	report := h.pins.Check(st.hash, tools)
 	if h.pinsDamaged { // nobody knows what was accepted
 		report.Changed = append(report.Changed, report.New...)
 	} else if len(report.New) > 0 && !c.Cached {
-		h.learnPins(st, c)
+		h.learnPins(st, tools)
 	}
 	if len(report.Changed) > 0 {
 		h.opts.Logger.Warn("tool definitions changed", "server", st.Name, "tools", report.Changed)
@@ -58,7 +59,7 @@ func (h *Host) changedTools(st *ServerStatus, c *conn.Catalog) []string {
 // A learned is what is remembered of a server and not yet saved.
 type learned struct {
 	server, hash string
-	tools        []json.RawMessage
+	tools        policy.Definitions
 	seen         time.Time
 }
 
@@ -67,8 +68,8 @@ func (l learned) addTo(p *policy.Pins) { p.Learn(l.hash, l.tools, l.seen) }
 // learnPins remembers the tools of a server that are new; pinsMu is held. They
 // are saved soon, together with what is learned until then: when a host starts
 // for the first time all its servers are new.
-func (h *Host) learnPins(st *ServerStatus, c *conn.Catalog) {
-	l := learned{st.Name, st.hash, c.Tools, h.opts.Now().UTC()}
+func (h *Host) learnPins(st *ServerStatus, tools policy.Definitions) {
+	l := learned{st.Name, st.hash, tools, h.opts.Now().UTC()}
 	l.addTo(&h.pins)
 	h.pinsUnsaved = append(h.pinsUnsaved, l)
 	if len(h.pinsUnsaved) == 1 {
@@ -124,7 +125,7 @@ func (h *Host) ToolChanges(ctx context.Context, name string) ([]ToolChange, erro
 // toolChanges is ToolChanges for a catalog; pinsMu is held.
 func (h *Host) toolChanges(st ServerStatus, catalog *conn.Catalog) []ToolChange {
 	changes := []ToolChange{}
-	changed := h.pins.Check(st.hash, catalog.Tools).Changed
+	changed := h.pins.Check(st.hash, policy.ReadDefinitions(catalog.Tools)).Changed
 	for _, def := range catalog.Tools {
 		if tool, _ := wire.StringMember(def, "name"); slices.Contains(changed, tool) {
 			changes = append(changes, ToolChange{Tool: tool, Digest: policy.Digest(def), Diff: h.pins.Diff(st.hash, def)})
@@ -159,7 +160,7 @@ func (h *Host) acceptTools(ctx context.Context, st ServerStatus, catalog *conn.C
 			hint("Run patchbay approve --tools %s again.", st.Name)
 	}
 	defer h.pinsSeq.Add(1)
-	return h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, catalog.Tools, h.opts.Now().UTC()) })
+	return h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, policy.ReadDefinitions(catalog.Tools), h.opts.Now().UTC()) })
 }
 
 func (h *Host) pinnedServer(ctx context.Context, name string) (ServerStatus, *conn.Catalog, error) {

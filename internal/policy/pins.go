@@ -78,13 +78,12 @@ type PinReport struct {
 // is defined twice is changed unless both are as remembered. What could not be
 // remembered counts as changed: a name longer than any honest one, and every
 // new name when a flood of them has filled the memory.
-func (p Pins) Check(server string, tools []json.RawMessage) PinReport {
+func (p Pins) Check(server string, tools Definitions) PinReport {
 	pinned := p.servers[server]
 	full := len(pinned) >= maxPinnedTools
 	seen := map[string]string{}
 	fresh, changed, removed := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, raw := range tools {
-		d := readDefinition(raw)
+	for _, d := range tools {
 		if !d.named {
 			continue // it cannot be called
 		}
@@ -109,7 +108,7 @@ func (p Pins) Check(server string, tools []json.RawMessage) PinReport {
 
 // Learn remembers the tools that are new and leaves the others: trust on first
 // use. It reports whether there was anything to remember.
-func (p *Pins) Learn(server string, tools []json.RawMessage, now time.Time) bool {
+func (p *Pins) Learn(server string, tools Definitions, now time.Time) bool {
 	was := p.servers[server]
 	is := maps.Clone(was)
 	if is == nil {
@@ -125,7 +124,7 @@ func (p *Pins) Learn(server string, tools []json.RawMessage, now time.Time) bool
 
 // Accept remembers a server's tools as they are now, in place of whatever was
 // remembered: a person has seen what changed.
-func (p *Pins) Accept(server string, tools []json.RawMessage, now time.Time) {
+func (p *Pins) Accept(server string, tools Definitions, now time.Time) {
 	is := map[string]PinnedTool{}
 	remember(is, tools, now)
 	for name, old := range p.servers[server] {
@@ -138,13 +137,12 @@ func (p *Pins) Accept(server string, tools []json.RawMessage, now time.Time) {
 }
 
 // remember adds the tools that are not known yet, as far as there is room.
-func remember(known map[string]PinnedTool, tools []json.RawMessage, now time.Time) {
+func remember(known map[string]PinnedTool, tools Definitions, now time.Time) {
 	size := 0
 	for _, t := range known {
 		size += len(t.Definition)
 	}
-	for _, raw := range tools {
-		d := readDefinition(raw)
+	for _, d := range tools {
 		if _, ok := known[d.name]; ok || !d.named || len(d.name) > maxPinnedName || len(known) >= maxPinnedTools {
 			continue
 		}
@@ -170,6 +168,19 @@ func (p *Pins) set(server string, tools map[string]PinnedTool) {
 // hexadecimal text, over the members that a model or a person is shown. The
 // order of members and white space do not count, the text of numbers does.
 func Digest(definition json.RawMessage) string { return readDefinition(definition).digest }
+
+// Definitions are those of a server's tools as pins compare them. To read them
+// takes a while, as every byte counts.
+type Definitions []definition
+
+// ReadDefinitions reads the definitions of a server's tools.
+func ReadDefinitions(tools []json.RawMessage) Definitions {
+	all := make(Definitions, len(tools))
+	for i, raw := range tools {
+		all[i] = readDefinition(raw)
+	}
+	return all
+}
 
 // definition is what pins know of the definition of a tool.
 type definition struct {
