@@ -50,7 +50,7 @@ func looksEscaped(s string) bool {
 // than it is.
 func deceptive(r rune) bool {
 	switch {
-	case r == ' ':
+	case ' ' <= r && r <= '~':
 		return false
 	case !unicode.IsGraphic(r): // controls, format characters, private use, unassigned
 		return true

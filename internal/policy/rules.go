@@ -98,23 +98,23 @@ type subject struct {
 }
 
 func subjectOf(t Tool) subject {
-	s := subject{t, "mcp__" + sanitize(t.Server), sanitize(t.Tool), t.Names}
+	s := subject{t, serverName(t.Server), sanitize(t.Tool), t.Names}
 	if t.Server != "" {
 		s.names = append(slices.Clip(t.Names), s.server, s.server+"__"+s.tool, t.Server+"/"+t.Tool, t.Server+"."+t.Tool)
 	}
 	return s
 }
 
+// serverName is the name of all tools of a server.
+func serverName(server string) string { return "mcp__" + sanitize(server) }
+
 // matches reports whether the rule is about the tool. The server part of a
 // pattern is never cut out of its text: names may contain whatever separates
 // them. Instead the name of the tool's own server must fit it.
 func (r Rule) matches(s subject) bool {
 	p, wild := r.Pattern, strings.Contains(r.Pattern, "*")
-	if r.Effect == Allow && r.Validate() != nil {
-		return false
-	}
 	if s.isNamedBy(p) || !wild && slices.Contains(s.Names, p) {
-		return true
+		return r.Effect != Allow || r.Validate() == nil
 	}
 	if !wild || r.Effect == Allow || oneServer(p) {
 		return false
@@ -165,7 +165,7 @@ func DeniesServer(rules []Rule, server string) *Rule {
 }
 
 func (r Rule) coversServer(server string) bool {
-	p, name := r.Pattern, "mcp__"+sanitize(server)
+	p, name := r.Pattern, serverName(server)
 	switch {
 	case p == name:
 		return true
@@ -190,8 +190,12 @@ func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous
 	for i, t := range tools {
 		subjects[i] = subjectOf(t)
 	}
+	spelled := make([]string, len(servers))
+	for i, s := range servers {
+		spelled[i] = serverName(s)
+	}
 	for _, r := range rules {
-		if r.Effect == Allow && r.couldMean(servers, subjects) > 1 {
+		if r.Effect == Allow && r.couldMean(servers, spelled, subjects) > 1 {
 			ambiguous = append(ambiguous, r)
 		} else {
 			clear = append(clear, r)
@@ -200,13 +204,18 @@ func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous
 	return clear, ambiguous
 }
 
-// couldMean returns how many servers a rule could be about.
-func (r Rule) couldMean(servers []string, tools []subject) int {
+// couldMean returns how many servers a rule could be about. Spelled are the
+// servers as mcp__server.
+func (r Rule) couldMean(servers, spelled []string, tools []subject) int {
 	meant := map[string]bool{}
-	for _, s := range servers {
-		p, name := r.Pattern, "mcp__"+sanitize(s)
-		dotted := strings.HasPrefix(p, s+".") && !strings.Contains(p, "/")
-		if p == name || strings.HasPrefix(p, name+"__") || strings.HasPrefix(p, s+"/") || dotted {
+	for i, s := range servers {
+		rest, ok := strings.CutPrefix(r.Pattern, spelled[i])
+		ok = ok && (rest == "" || strings.HasPrefix(rest, "__"))
+		if plain, cut := strings.CutPrefix(r.Pattern, s); cut {
+			dotted := strings.HasPrefix(plain, ".") && !strings.Contains(r.Pattern, "/")
+			ok = ok || dotted || strings.HasPrefix(plain, "/")
+		}
+		if ok {
 			meant[s] = true
 		}
 	}
@@ -220,10 +229,13 @@ func (r Rule) couldMean(servers []string, tools []subject) int {
 
 // sanitize writes a name the way mcp__server__tool does.
 func sanitize(name string) string {
+	if !strings.ContainsFunc(name, func(r rune) bool { return !isPlain(r) }) {
+		return name
+	}
 	var b strings.Builder
 	for _, r := range name {
 		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+		case isPlain(r):
 			b.WriteRune(r)
 		case r > 0xffff: // two units where the rule was made
 			b.WriteString("__")
@@ -232,6 +244,11 @@ func sanitize(name string) string {
 		}
 	}
 	return b.String()
+}
+
+// isPlain reports whether a character may be in any name.
+func isPlain(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
 }
 
 // glob reports whether a pattern fits a whole text; a * fits any part of it.
