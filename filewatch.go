@@ -42,20 +42,22 @@ func (h *Host) survey() discover.Survey {
 }
 
 // followFiles reads the configuration again whenever a file of it is not as it
-// was, until the host ends.
+// was, until the host ends. At first it leaves the processor to the servers that
+// are being started.
 func (h *Host) followFiles(w *fileWatch, last discover.Survey) {
 	defer w.close()
-	for {
-		now := h.survey()
-		added := w.cover(now.Dirs)
-		if !now.Same(last) {
-			last = now
-			if err := h.Reload(h.life); err != nil && h.life.Err() == nil {
-				h.opts.Logger.Warn("configuration not read again", "error", err)
-			}
+	w.cover(last.Dirs)
+	for soon, now := patience, last; w.wait(h.life, now, soon); {
+		now, soon = h.survey(), 0
+		if w.cover(now.Dirs) {
+			soon = quiet
 		}
-		if !w.wait(h.life, now, added) {
-			return
+		if now.Same(last) {
+			continue
+		}
+		last = now
+		if err := h.Reload(h.life); err != nil && h.life.Err() == nil {
+			h.opts.Logger.Warn("configuration not read again", "error", err)
 		}
 	}
 }
@@ -137,17 +139,17 @@ func (w *fileWatch) drop(dir string) {
 }
 
 // wait returns true when it is time to look at the files again, false when ctx
-// ends. That is soon if something was added: it may have changed before it was
-// watched.
-func (w *fileWatch) wait(ctx context.Context, s discover.Survey, added bool) bool {
+// ends. That is soon, if soon is not 0, when something was added: it may have
+// changed before it was watched.
+func (w *fileWatch) wait(ctx context.Context, s discover.Survey, soon time.Duration) bool {
 	var changes <-chan fsnotify.Event
 	var failures <-chan error
 	interval := lookOften
 	if w.events != nil {
 		changes, failures, interval = w.events.Events, w.events.Errors, lookAnyhow
 	}
-	if added {
-		interval = quiet
+	if soon > 0 {
+		interval = soon
 	}
 	look := time.NewTimer(interval)
 	defer look.Stop()
