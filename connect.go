@@ -208,14 +208,14 @@ func (h *Host) connect(ctx context.Context, name string) (*conn.Server, *wire.Op
 // cannot be: failed, needs-auth, needs-approval or disabled.
 func (h *Host) Wait(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
-		for _, st := range h.Servers() {
+		for _, st := range h.reading.Load().snap.Servers {
 			if st.InForce && st.Skip == "" {
 				names = append(names, st.Name)
 			}
 		}
 	}
 	for _, name := range names {
-		st, err := h.Server(name)
+		st, err := h.reading.Load().find(name)
 		if err != nil {
 			return err
 		}
