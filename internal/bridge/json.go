@@ -171,8 +171,27 @@ func parseString(raw json.RawMessage) (s string, ok bool) {
 	if firstByte(raw) != '"' {
 		return "", false
 	}
+	if text, ok := plainString(raw); ok {
+		return text, true
+	}
 	err := json.Unmarshal(raw, &s)
 	return s, err == nil
+}
+
+// plainString is parseString for what nearly all texts are: ASCII without any
+// escape.
+func plainString(raw json.RawMessage) (string, bool) {
+	raw = trimSpace(raw)
+	last := len(raw) - 1
+	if last < 1 || raw[last] != '"' {
+		return "", false
+	}
+	for _, c := range raw[1:last] {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return "", false
+		}
+	}
+	return string(raw[1:last]), true
 }
 
 // quoted returns a text as a JSON string.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -76,6 +77,20 @@ func FuzzClean(f *testing.F) {
 			if c != '\n' && c != '\t' && (c < ' ' || 0x7f <= c && c < 0xa0 || 0x200b <= c && c <= 0x200f || 0x202a <= c && c <= 0x202e || 0x2060 <= c && c <= 0x206f || c == 0xfeff || 0xe0000 <= c && c <= 0xe0fff) {
 				t.Errorf("%q keeps %U", s, c)
 			}
+		}
+	})
+}
+
+// Strings are read as encoding/json reads them, however plain they are.
+func FuzzParseString(f *testing.F) {
+	for _, text := range []string{`"plain"`, ` "spaced" `, `""`, `"`, `"a"b"`, `"tab\u0009"`, "\"\t\"", `"é"`, "\"\xff\"", `"\\"`, `"\"`, `"<&>"`, `1`, `{"a":"b"}`, ``} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var want string
+		ok := json.Unmarshal([]byte(text), &want) == nil && firstByte(json.RawMessage(text)) == '"'
+		if got, is := parseString(json.RawMessage(text)); is != ok || ok && got != want {
+			t.Errorf("%q: got %q, %v; want %q, %v", text, got, is, want, ok)
 		}
 	})
 }
