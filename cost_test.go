@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -28,13 +29,7 @@ func newLean(tools int) *lean {
 }
 
 func (l *lean) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	server, err := wire.NewServer(wire.ServerOptions{
-		Info: json.RawMessage(`{"name":"lean","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: l,
-	})
-	if err != nil {
-		return err
-	}
-	return server.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+	return mcptest.ServeLocal(ctx, rw, l)
 }
 
 var leanResult = json.RawMessage(`{"content":[{"type":"text","text":"hello"}]}`)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -247,13 +248,7 @@ func TestHooksAloneAnswer(t *testing.T) {
 type asking struct{ version string }
 
 func (a asking) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	s, err := wire.NewServer(wire.ServerOptions{
-		Info: json.RawMessage(`{"name":"asking","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: a, Versions: []string{a.version},
-	})
-	if err != nil {
-		return err
-	}
-	return s.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+	return mcptest.ServeLocal(ctx, rw, a, a.version)
 }
 
 func (asking) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {

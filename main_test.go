@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -177,56 +175,8 @@ func awaitState(t *testing.T, h *patchbay.Host, name string, state config.State)
 	return found
 }
 
-// leavesNothing fails the test if it leaves a goroutine, a process or a
-// descriptor behind. It is called first, so that it looks last.
+// leavesNothing is called first, so that it looks last.
 func leavesNothing(t *testing.T) {
 	t.Helper()
-	descriptors, processes := openDescriptors(t), children(t)
-	t.Cleanup(func() {
-		goleak.VerifyNone(t)
-		if n := children(t); n != processes {
-			t.Errorf("%d children, %d before", n, processes)
-		}
-		if n := openDescriptors(t); n != descriptors {
-			t.Errorf("%d descriptors, %d before", n, descriptors)
-		}
-	})
-}
-
-// openDescriptors counts those of this process, where the system tells.
-func openDescriptors(t testing.TB) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
-// children counts this process's, those included that have ended and were not
-// waited for, where the system tells.
-func children(t testing.TB) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for _, file := range stats {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		_, rest, _ := strings.Cut(string(text), ") ") // state, then the parent
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(os.Getpid()) {
-			count++
-		}
-	}
-	return count
+	mcptest.LeavesNothing(t)
 }

@@ -8,18 +8,15 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// pinging is a local server that has no tools.
+// pinging is a local server that answers everything with nothing.
 type pinging struct{}
 
 func (pinging) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	s, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"p","version":"1"}`), Capabilities: json.RawMessage(`{}`), Handler: pinging{}})
-	if err != nil {
-		return err
-	}
-	return s.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+	return mcptest.ServeLocal(ctx, rw, pinging{})
 }
 
 func (pinging) HandleRequest(context.Context, *wire.Request) (json.RawMessage, error) {

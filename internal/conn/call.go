@@ -212,14 +212,10 @@ func (s *line) saysRepeatable(c wire.Call) bool {
 
 // notify is Server.Notify.
 func (s *line) notify(ctx context.Context, method string, params json.RawMessage) error {
-	s.mu.Lock()
-	l := s.state.link
+	l := s.present()
 	if l == nil {
-		s.mu.Unlock()
 		return nil
 	}
-	l.users++
-	s.mu.Unlock()
 	defer s.release(l)
 	err := l.client.Notify(ctx, method, params)
 	if err == nil || ctx.Err() != nil {

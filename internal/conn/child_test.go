@@ -9,44 +9,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
-
-// noLeaks fails the test if it leaves a goroutine or a descriptor behind. It is
-// called first, so that it looks when everything has been cleaned up.
-func noLeaks(t *testing.T) {
-	t.Helper()
-	before := descriptors(t)
-	t.Cleanup(func() {
-		goleak.VerifyNone(t)
-		if after := descriptors(t); after != before {
-			t.Errorf("%d descriptors are open, %d were before", after, before)
-		}
-	})
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
 
 // scripted is a target that runs a server of mcptest.
 func scripted(args ...string) Target {
@@ -98,7 +70,7 @@ func works(t *testing.T, s *Server) {
 
 // Row 1 of the fault matrix: what cannot be started fails once, by its name.
 func TestCommandThatDoesNotStart(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		file := filepath.Join(dir, name)
@@ -130,7 +102,7 @@ func TestCommandThatDoesNotStart(t *testing.T) {
 // Row 2: a child that exits before it answers fails with its status and what it
 // wrote last, without the secrets it was given.
 func TestExitBeforeInitialize(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	target := shell(`i=0; while [ $i -lt 100 ]; do echo "line $i" >&2; i=$((i+1)); done; echo "bad key $API_KEY" >&2; exit 3`)
 	target.Entry.Server.Env = map[string]config.Secret{"API_KEY": config.NewSecret("s3cr3t-value")}
 	m := newManager(t, Options{Environ: os.Environ()})
@@ -152,7 +124,7 @@ func TestExitBeforeInitialize(t *testing.T) {
 
 // A child that refuses the handshake may repeat the secrets it was given.
 func TestRefusalWithSecret(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	target := shell(`while read line; do id=$(echo "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 if [ -n "$id" ]; then echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32000,"message":"no account for '$API_KEY'"}}'; fi; done`)
 	target.Entry.Server.Env = map[string]config.Secret{"API_KEY": config.NewSecret("s3cr3t-value")}
@@ -167,7 +139,7 @@ if [ -n "$id" ]; then echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32000,"
 
 // Row 5: a crash fails the calls under way, and the next finds a new process.
 func TestChildCrashes(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, scripted())
 	mustWait(t, s)
@@ -182,7 +154,7 @@ func TestChildCrashes(t *testing.T) {
 
 // Row 8: garbage among the messages is skipped; too much of it ends the child.
 func TestChildPrintsGarbage(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, scripted("-banner", "50"))
 	works(t, s)
@@ -196,7 +168,7 @@ func TestChildPrintsGarbage(t *testing.T) {
 // Row 11: a child that writes without end to its standard error is not blocked,
 // and of what it wrote little is kept.
 func TestStderrFlood(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, behind(`i=0; while [ $i -lt 64 ]; do head -c 1000000 /dev/zero; i=$((i+1)); done >&2; echo end >&2; exec "$0"`))
 	works(t, s)
@@ -207,7 +179,7 @@ func TestStderrFlood(t *testing.T) {
 
 // Row 13: a child that closes its output has ended, though it lives.
 func TestChildClosesItsOutput(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, scripted())
 	works(t, s)
@@ -220,7 +192,7 @@ func TestChildClosesItsOutput(t *testing.T) {
 
 // Row 15: a grandchild that holds the pipes is ended with its parent.
 func TestGrandchildHoldsThePipes(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, shell(`sleep 300 & echo "grandchild $!" >&2; exit 4`))
 	callError(t, s.Wait(t.Context()))
@@ -249,7 +221,7 @@ func alive(pid int) bool {
 
 // A child that is killed is no different from one that crashes.
 func TestChildIsKilled(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, behind(`echo $$ >&2; exec "$0"`))
 	works(t, s)
@@ -276,7 +248,7 @@ func TestChildIsKilled(t *testing.T) {
 
 // A child gets what any program needs and what its entry declares, no more.
 func TestEnvironmentOfAChild(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	dir := t.TempDir()
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -315,7 +287,7 @@ func TestEnvironmentOfAChild(t *testing.T) {
 // Variables that are missing, commands that may not run: the entry fails, and
 // nothing is started.
 func TestEntryThatCannotBeResolved(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	started := filepath.Join(t.TempDir(), "started")
 	for name, env := range map[string]string{"missing variable": "${NO_SUCH}", "command": "!echo x"} {
 		target := shell(`touch "$0"`, started)
@@ -337,7 +309,7 @@ func TestEntryThatCannotBeResolved(t *testing.T) {
 
 // Many children are started together, serve together and are gone at the end.
 func TestManyChildren(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	want := map[string]Target{"hangs": shell("cat >/dev/null"), "dies": shell("exit 1")}
 	for i := range 8 {
@@ -369,7 +341,7 @@ func TestManyChildren(t *testing.T) {
 // A target that is reached differently gets another process; the calls in
 // between wait for it.
 func TestChildIsReplaced(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, behind(`echo old >&2; exec "$0"`))
 	works(t, s)
@@ -384,7 +356,7 @@ func TestChildIsReplaced(t *testing.T) {
 
 // A flood of notifications does not keep others from being answered.
 func TestFlood(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	m.Apply(map[string]Target{"flood": scripted(), "calm": scripted()})
 	flood, _ := m.Server("flood", Profile{})
@@ -411,7 +383,7 @@ func TestFlood(t *testing.T) {
 // Many callers of a server that crashes now and then: each call gets an answer
 // or a reason, and nothing is left behind.
 func TestCallersOfACrashingServer(t *testing.T) {
-	noLeaks(t)
+	mcptest.LeavesNothing(t)
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, scripted("-discover", "unknown"))
 	mustWait(t, s)

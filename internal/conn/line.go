@@ -506,6 +506,18 @@ func (s *line) acquire(ctx context.Context, listed bool) (*link, error) {
 	}
 }
 
+// present returns the connection if there is one, and counts the caller among its
+// users; else nil.
+func (s *line) present() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.state.link
+	if l != nil {
+		l.users++
+	}
+	return l
+}
+
 // unavailable says why it makes no sense to wait for a connection any longer,
 // the dial mine having been waited for; nil if it does. s.mu is held.
 func (s *line) unavailable(mine int) error {

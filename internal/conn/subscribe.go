@@ -179,14 +179,10 @@ func (s *line) subscribe(ctx context.Context, uri string) error {
 
 // unsubscribe is the opposite, if there is a connection.
 func (s *line) unsubscribe(ctx context.Context, uri string) error {
-	s.mu.Lock()
-	l := s.state.link
+	l := s.present()
 	if l == nil {
-		s.mu.Unlock()
 		return nil
 	}
-	l.users++
-	s.mu.Unlock()
 	defer s.release(l)
 	return s.direct(ctx, "resources/unsubscribe", func(ctx context.Context) error { return l.client.Unsubscribe(ctx, uri) })
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/internal/control"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -23,13 +24,7 @@ type curious struct{ waiting chan<- string }
 
 // Serve implements patchbay.LocalServer.
 func (c curious) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	s, err := wire.NewServer(wire.ServerOptions{
-		Info: json.RawMessage(`{"name":"curious","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: c,
-	})
-	if err != nil {
-		return err
-	}
-	return s.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+	return mcptest.ServeLocal(ctx, rw, c)
 }
 
 func (curious) HandleNotification(context.Context, *wire.Notification) {}
@@ -264,7 +259,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		raw.Close()
 	}
 	visit()
-	before := openFiles(t)
+	before := mcptest.Descriptors(t)
 	for range 50 {
 		visit()
 	}
@@ -273,17 +268,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Error(err)
 	}
 	b.stopped <- nil
-	if after := openFiles(t); after > before {
+	if after := mcptest.Descriptors(t); after > before {
 		t.Errorf("%d files are open, after %d", after, before)
 	}
-}
-
-// openFiles counts the open files of this process, where that can be told.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return len(files)
 }

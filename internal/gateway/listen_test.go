@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -188,11 +189,7 @@ type heldServer struct {
 }
 
 func (s heldServer) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	server, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"held","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: s})
-	if err != nil {
-		return err
-	}
-	return server.Serve(ctx, wire.NewStreamConn(rw, rw, nil))
+	return mcptest.ServeLocal(ctx, rw, s)
 }
 
 func (heldServer) HandleNotification(context.Context, *wire.Notification) {}

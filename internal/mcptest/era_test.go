@@ -55,7 +55,7 @@ func TestEraOfServer(t *testing.T) {
 		{"crash", time.Hour, true, wire.Version20251125},
 	} {
 		t.Run(c.discover, func(t *testing.T) {
-			noLeaks(t)
+			LeavesNothing(t)
 			var cache eras
 			opening, err := connect(t, &cache, c.probe, "-discover="+c.discover)
 			switch {

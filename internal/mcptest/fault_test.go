@@ -14,41 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 func TestMain(m *testing.M) {
 	Main()
 	os.Exit(m.Run())
-}
-
-// noLeaks fails the test if it leaves a goroutine or a descriptor behind. It is
-// called first, so that it looks when everything has been cleaned up. Start
-// looks after the process.
-func noLeaks(t *testing.T) {
-	t.Helper()
-	before := descriptors(t)
-	t.Cleanup(func() {
-		goleak.VerifyNone(t)
-		if after := descriptors(t); after != before {
-			t.Errorf("%d descriptors are open, %d were before", after, before)
-		}
-	})
-}
-
-// descriptors counts those of this process, where the system tells.
-func descriptors(t *testing.T) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // start connects a peer to a scripted server.
@@ -98,7 +69,7 @@ func works(t *testing.T, p *wire.Peer) {
 // Row 7 of the fault matrix: an answer after the call was given up is dropped
 // and counted, and disturbs nobody.
 func TestLateAnswer(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	p, _ := start(t, nil, nil)
 	for n := range uint64(10) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -122,7 +93,7 @@ func TestLateAnswer(t *testing.T) {
 
 // Row 8: garbage is skipped, counted and shown, up to a limit.
 func TestNoise(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	var shown atomic.Int64
 	p, _ := start(t, &wire.PeerOptions{OnGarbage: func(g *wire.Garbage) {
 		if g.Size >= 40 && len(g.Text) == g.Size {
@@ -148,7 +119,7 @@ func TestNoise(t *testing.T) {
 
 // Row 9: a line over the limit costs its call, not the session nor the memory.
 func TestLongLine(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	const limit, size = 8 << 20, 100 << 20
 	p, _ := start(t, nil, &wire.StreamOptions{MaxMessage: limit})
 	works(t, p)
@@ -172,7 +143,7 @@ func TestLongLine(t *testing.T) {
 // Row 12: a server that does not read its input costs its callers their own
 // deadlines, and nothing else.
 func TestDeafServer(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	p, child := start(t, nil, nil)
 	if _, err := tool(t.Context(), p, "deaf", `{}`); err != nil {
 		t.Fatal(err)
@@ -199,7 +170,7 @@ func TestDeafServer(t *testing.T) {
 // Row 13: a server that closed its output has ended as far as we can tell, even
 // if its process lives.
 func TestMuteServer(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	p, child := start(t, nil, nil)
 	for range 2 { // the call that did it, and one after
 		if _, err := tool(t.Context(), p, "mute", `{}`); !errors.Is(err, wire.ErrClosed) {
@@ -215,7 +186,7 @@ func TestMuteServer(t *testing.T) {
 // Row 14: a server that closed its input fails the next call, and does not kill
 // us with a signal.
 func TestServerHangsUp(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	p, child := start(t, nil, nil)
 	if got, err := tool(t.Context(), p, "hangup", `{}`); err != nil || got != "gone" {
 		t.Fatalf("hangup gave %q, %v", got, err)
@@ -230,7 +201,7 @@ func TestServerHangsUp(t *testing.T) {
 
 // A crash fails every call that was under way, at once and for the same reason.
 func TestCrash(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	p, _ := start(t, nil, nil)
 	var arrived, ended sync.WaitGroup
 	for range 8 {
@@ -273,7 +244,7 @@ func (r *recorder) HandleNotification(_ context.Context, n *wire.Notification) {
 // A flood of notifications delays no answer and keeps its order; what is over
 // the limit is dropped and counted.
 func TestFlood(t *testing.T) {
-	noLeaks(t)
+	LeavesNothing(t)
 	child := Start(t, Command(), nil)
 	var r recorder
 	p := wire.NewPeer(child.Conn, &r, nil)
