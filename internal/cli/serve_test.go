@@ -93,6 +93,7 @@ func TestServe(t *testing.T) {
 }
 
 const greeting = `Serving URL/mcp (Ctrl-C ends it)
+
 SERVER  STATE           TOOLS  FROM
 docs    needs-approval  -      Claude Code, .mcp.json:1
 s       connected       6      Patchbay, ~/.config/patchbay/mcp.json:1
