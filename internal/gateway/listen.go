@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/lane"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -186,7 +187,7 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 	// Requests outlive ctx: its end is where draining begins.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	server := wire.NewHTTPServer(life, s.handler())
+	server := lane.New(wire.NewHTTPServer(life, s.handler()))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	select {
