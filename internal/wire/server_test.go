@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/lane"
 )
 
 // testHandler is a server's handler for tests: tools by name.
@@ -158,9 +160,12 @@ type site struct {
 func newSite(t *testing.T, s *Server, opts HTTPOptions) *site {
 	t.Helper()
 	h := NewHTTPHandler(s, opts)
-	ts := httptest.NewUnstartedServer(h)
-	ts.Config = NewHTTPServer(t.Context(), h)
-	ts.Start()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, served := lane.New(NewHTTPServer(t.Context(), h)), make(chan error)
+	go func() { served <- server.Serve(l) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	t.Cleanup(func() {
 		// Streams end first, as they do in a real shutdown.
@@ -168,9 +173,11 @@ func newSite(t *testing.T, s *Server, opts HTTPOptions) *site {
 		defer cancel()
 		s.Shutdown(ctx)
 		transport.CloseIdleConnections()
-		ts.Close()
+		server.Shutdown(ctx)
+		server.Close()
+		<-served
 	})
-	return &site{t: t, server: s, handler: h, url: ts.URL, client: &http.Client{Transport: transport}}
+	return &site{t: t, server: s, handler: h, url: "http://" + l.Addr().String(), client: &http.Client{Transport: transport}}
 }
 
 // A reply is an HTTP response, read to its end.
