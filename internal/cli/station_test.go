@@ -5,6 +5,7 @@ package cli_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -56,7 +57,12 @@ func (s *station) command(args ...string) *exec.Cmd {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.Command(program, args...)
+	// What never ends must not hang the test: it tells what it does and ends.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	s.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
+	cmd.WaitDelay = 5 * time.Second
 	cmd.Dir, cmd.Env = s.project, s.env
 	return cmd
 }

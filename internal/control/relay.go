@@ -155,11 +155,20 @@ func (r *Relay) hand(ctx context.Context, m wire.Message) error {
 		_ = r.server.Close() // there is no point in waiting for its end
 	}
 	r.ofUse = r.ofUse || ok
+	news := r.said.news
+	r.said.news = nil
 	r.mu.Unlock()
-	if !ok {
-		return nil
+	if ok {
+		if err := r.Client.Write(ctx, m); err != nil {
+			return err
+		}
 	}
-	return r.Client.Write(ctx, m)
+	for _, m := range news {
+		if err := r.Client.Write(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // move takes the client to another host.

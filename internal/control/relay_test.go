@@ -193,7 +193,8 @@ func TestRelayTakesASessionToAnotherHost(t *testing.T) {
 }
 
 // Subscriptions of the modern era are requests that last: they are opened anew,
-// and the client hears of that only that something may have changed.
+// and the client hears of that only that something may have changed, once it would
+// hear of the next change.
 func TestRelayReopensSubscriptions(t *testing.T) {
 	x := cross(t, 3)
 	const (
@@ -212,8 +213,9 @@ func TestRelayReopensSubscriptions(t *testing.T) {
 			x.client.hearLike(`{"jsonrpc":"2.0","id":5,"result":{"resultType":"complete","content":[{`, `}],"isError":true}}`)
 		}
 		next.hear(listen)
-		x.client.hear(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}`)
+		pass(next, x.client, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"before"}}`)
 		next.say(ack) // which the client knows
+		x.client.hear(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}`)
 		pass(next, x.client, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"},"x":1}}`)
 	}
 }

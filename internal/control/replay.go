@@ -29,6 +29,7 @@ type transcript struct {
 	sequence  int
 	questions map[wire.ID]wire.ID // of the host, not answered yet: as the client knows them, and as the host does
 	ours      map[wire.ID]bool    // requests made here, whose answers are for nobody
+	news      []wire.Message      // what the client is to hear next
 	harmless  map[string]bool     // tools that may be called twice
 }
 
@@ -131,6 +132,9 @@ func (s *transcript) notified(m wire.Message) (wire.Message, bool) {
 		if id, err := wire.ParseID(raw); err == nil && s.requests[id] != nil {
 			first := !s.requests[id].acknowledged
 			s.requests[id].acknowledged = true
+			if !first { // now, because what changes from here on will be told
+				s.news = append(s.news, s.requests[id].missed()...)
+			}
 			return m, first
 		}
 	}
@@ -256,7 +260,7 @@ func (s *transcript) moved() leftover {
 			over.answers = append(over.answers, lostAnswer(r.Message))
 		}
 	}
-	over.news = append(over.news, s.news(pending)...)
+	over.news = s.missed()
 	return over
 }
 
@@ -308,22 +312,27 @@ func lostAnswer(m wire.Message) wire.Message {
 	return wire.Message{ID: m.ID, Result: append(result, `}],"isError":true}`...)}
 }
 
-// news tells the client, where it wants to know, that lists may have changed.
-func (s *transcript) news(pending []*request) []wire.Message {
-	var all []wire.Message
-	for _, kind := range []string{"tools", "prompts", "resources"} {
-		changed := wire.Message{Method: "notifications/" + kind + "/list_changed"}
+// lists are what clients are told the changes of.
+var lists = [...]string{"tools", "prompts", "resources"}
+
+// missed tells the client, if it wants to know, that lists may have changed.
+func (s *transcript) missed() (all []wire.Message) {
+	for _, kind := range lists {
 		if v, _ := wire.Member(s.opened, "capabilities", kind, "listChanged"); string(v) == "true" && s.initialized != nil {
-			all = append(all, changed)
+			all = append(all, wire.Message{Method: "notifications/" + kind + "/list_changed"})
 		}
-		for _, r := range pending {
-			v, _ := wire.Member(r.Params, "notifications", kind+"ListChanged")
-			if r.Method != "subscriptions/listen" || !r.acknowledged || string(v) != "true" {
-				continue
-			}
-			if params, err := wire.SetMember(nil, r.ID.AppendTo(nil), "_meta", wire.MetaSubscriptionID); err == nil {
-				all = append(all, wire.Message{Method: changed.Method, Params: params})
-			}
+	}
+	return all
+}
+
+// missed is the same on a subscription, which the request is.
+func (r *request) missed() (all []wire.Message) {
+	for _, kind := range lists {
+		if v, _ := wire.Member(r.Params, "notifications", kind+"ListChanged"); string(v) != "true" {
+			continue
+		}
+		if params, err := wire.SetMember(nil, r.ID.AppendTo(nil), "_meta", wire.MetaSubscriptionID); err == nil {
+			all = append(all, wire.Message{Method: "notifications/" + kind + "/list_changed", Params: params})
 		}
 	}
 	return all
