@@ -152,7 +152,7 @@ func (s *Session) hookCall(t *offered, params json.RawMessage) *HookCall {
 	arguments, _ := wire.Member(params, "arguments")
 	return &HookCall{
 		Session: s.opts.Name, Server: t.Server, Tool: t.Tool.Tool, Arguments: arguments,
-		names: append(slices.Clone(t.names), t.Name, serverMatch(t.Server)),
+		names: append(slices.Clone(t.ruled.Names()), t.Name, serverMatch(t.Server)),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -164,7 +165,7 @@ var resourceAliases = map[string]string{"ListMcpResourcesTool": listResourcesToo
 
 func resourceTools() []offered {
 	tool := func(name, definition string) offered {
-		return offered{Tool: Tool{Tool: name, Definition: json.RawMessage(definition), Deferred: true}}
+		return offered{Tool: Tool{Tool: name, Definition: json.RawMessage(definition), Deferred: true}, ruled: policy.NewTool("", name, nil)}
 	}
 	return []offered{
 		tool(listResourcesTool, `{"name":"list_mcp_resources","description":"List the resources that MCP servers offer, of all servers or of one.","inputSchema":{"type":"object","properties":{"server":{"type":"string","description":"Name of the server; all servers if left out"}}},"annotations":{"readOnlyHint":true}}`),

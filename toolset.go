@@ -40,12 +40,8 @@ type toolSet struct {
 type offered struct {
 	Tool
 	decision Decision
-	strict   bool     // it may be called only as it was accepted
-	names    []string // that rules may have for it
-}
-
-func (t *offered) policyTool() policy.Tool {
-	return policy.Tool{Server: t.Server, Tool: t.Tool.Tool, Names: t.names}
+	strict   bool         // it may be called only as it was accepted
+	ruled    *policy.Tool // as rules may be about it
 }
 
 // toolInputs is all that a tool set is made of, besides the session's own
@@ -124,6 +120,17 @@ func (s *Session) toolset() *toolSet {
 	return set
 }
 
+// readAhead reads the catalogs that came since the tool set was made, so that the
+// next one takes less time.
+func (s *Session) readAhead() {
+	in := s.toolInputs()
+	for i, st := range in.servers {
+		if catalog := in.catalogs[i]; catalog != nil {
+			s.host.knownTools(in.reading, st, catalog, s.profile())
+		}
+	}
+}
+
 // buildTools decides what the session offers: of all tools those that nothing
 // hides, each with its name and what happens to a call of it.
 func (s *Session) buildTools(in toolInputs) *toolSet {
@@ -135,8 +142,8 @@ func (s *Session) buildTools(in toolInputs) *toolSet {
 		t := &all[i]
 		t.Name = names.Of(t.ref())
 		for _, name := range []string{t.Name, asked[i].Name} { // what a person has seen, a rule may say
-			if name != "" && !slices.Contains(t.names, name) {
-				t.names = append(slices.Clip(t.names), name)
+			if name != "" {
+				t.ruled = t.ruled.Also(name)
 			}
 		}
 	}
@@ -181,7 +188,7 @@ func (s *Session) allTools(in toolInputs) (all []offered, asked []bridge.Exposed
 		known := s.host.knownTools(in.reading, st, catalog, s.profile())
 		strict := policy.Mode(st.entry) == config.PinStrict
 		for i, t := range known.tools {
-			all = append(all, offered{Tool: t, names: known.names[i], strict: strict})
+			all = append(all, offered{Tool: t, ruled: known.ruled[i], strict: strict})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b offered) int {
@@ -220,9 +227,9 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 	for _, st := range set.inputs.servers {
 		servers = append(servers, st.Name)
 	}
-	known := make([]policy.Tool, len(all))
+	known := make([]*policy.Tool, len(all))
 	for i := range all {
-		known[i] = all[i].policyTool()
+		known[i] = all[i].ruled
 	}
 	rules, unclear := policy.Unambiguous(slices.Concat(r.rules, s.view.rules), servers, known)
 	for _, rule := range unclear {
@@ -234,13 +241,13 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 		}
 	}
 	shown := append(slices.Clip(r.shown), policy.Shown{Patterns: s.selection(r).Tools})
-	for i, t := range all {
+	for _, t := range all {
 		var entry config.Entry // ours have none
 		if at, ok := r.inForce[t.Server]; ok {
 			entry = r.snap.Servers[at].entry
 		}
-		why, hidden := policy.Hidden(known[i], rules, entry.Server, shown...)
-		t.decision = s.decide(known[i], rules, entry, r.settings.Permissions.Default)
+		why, hidden := policy.Hidden(t.ruled, rules, entry.Server, shown...)
+		t.decision = s.decide(&t, rules, entry, r.settings.Permissions.Default)
 		if !hidden {
 			set.tools = append(set.tools, t)
 			continue
@@ -253,8 +260,8 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 }
 
 // decide says what happens to a call of a tool.
-func (s *Session) decide(t policy.Tool, rules []Rule, entry config.Entry, standard config.PermissionDefault) Decision {
-	v := policy.Decide(t, rules, entry)
+func (s *Session) decide(t *offered, rules []Rule, entry config.Entry, standard config.PermissionDefault) Decision {
+	v := policy.Decide(t.ruled, rules, entry)
 	switch {
 	case v.Effect != policy.Passthrough:
 		return Decision{v.Effect, v.Rule, v.Reason}
@@ -321,7 +328,7 @@ func (set *toolSet) find(name string) (*offered, error) {
 
 // findHidden finds a tool that no list has.
 func (set *toolSet) findHidden(name string) (*offered, bool) {
-	i := slices.IndexFunc(set.hidden, func(t offered) bool { return t.Name == name || slices.Contains(t.names, name) })
+	i := slices.IndexFunc(set.hidden, func(t offered) bool { return t.Name == name || slices.Contains(t.ruled.Names(), name) })
 	if i < 0 {
 		return nil, false
 	}
@@ -363,7 +370,7 @@ type knownTools struct {
 	pins    uint64 // generation
 
 	tools  []Tool
-	names  [][]string // of tools: every rendering
+	ruled  []*policy.Tool // the same, by every rendering of their names
 	byName map[string]int
 }
 
@@ -389,7 +396,7 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 		name, _ := wire.StringMember(def, "name")
 		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: slices.Contains(changed, name), provider: st.Origin.Provider, alwaysLoad: toolRule(st.Server, name).AlwaysLoad}
 		known.byName[name] = len(known.tools)
-		known.tools, known.names = append(known.tools, t), append(known.names, renderings(t.ref()))
+		known.tools, known.ruled = append(known.tools, t), append(known.ruled, policy.NewTool(st.Name, name, renderings(t.ref())))
 	}
 	h.knownMu.Lock()
 	defer h.knownMu.Unlock()

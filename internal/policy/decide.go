@@ -21,11 +21,10 @@ type Verdict struct {
 // the server's own entry. Deny wins over ask and ask over allow, in whatever
 // order they come. A project's entry may restrict but not allow. What a server
 // says about its own tools plays no part.
-func Decide(t Tool, rules []Rule, e config.Entry) Verdict {
+func Decide(t *Tool, rules []Rule, e config.Entry) Verdict {
 	own, ignored := entryRules(t, e.Server.Tools, cmp.Or(fileLine(e.Origin), "entry"), e.Origin.Project != "")
-	subject := subjectOf(t)
 	for _, effect := range []Effect{Deny, Ask, Allow} {
-		if r := firstOf(effect, subject, rules, own); r != nil {
+		if r := firstOf(effect, t, rules, own); r != nil {
 			return Verdict{effect, r, r.reason()}
 		}
 	}
@@ -38,15 +37,15 @@ func Decide(t Tool, rules []Rule, e config.Entry) Verdict {
 
 // firstOf returns the first rule of that effect about the tool, or nil. Those
 // of the entry are about the tool already.
-func firstOf(effect Effect, s subject, rules, own []Rule) *Rule {
-	for _, r := range rules {
-		if r.Effect == effect && r.matches(s) {
-			return &r
+func firstOf(effect Effect, t *Tool, rules, own []Rule) *Rule {
+	for i := range rules {
+		if r := &rules[i]; r.Effect == effect && r.matches(t) {
+			return r
 		}
 	}
-	for _, r := range own {
-		if r.Effect == effect {
-			return &r
+	for i := range own {
+		if own[i].Effect == effect {
+			return &own[i]
 		}
 	}
 	return nil
@@ -54,12 +53,12 @@ func firstOf(effect Effect, s subject, rules, own []Rule) *Rule {
 
 // entryRules returns what an entry's own rules say about one of its tools, and
 // whether a wish to allow it was ignored.
-func entryRules(t Tool, rules []config.ToolRule, source string, project bool) (own []Rule, ignored bool) {
+func entryRules(t *Tool, rules []config.ToolRule, source string, project bool) (own []Rule, ignored bool) {
 	for _, tr := range rules {
-		if tr.PermissionPolicy == "" || !glob(tr.Name, t.Tool) {
+		if tr.PermissionPolicy == "" || !glob(tr.Name, t.tool) {
 			continue
 		}
-		r := Rule{Deny, t.Server + "/" + tr.Name, source}
+		r := Rule{Deny, t.server + "/" + tr.Name, source}
 		switch tr.PermissionPolicy {
 		case config.AlwaysAllow:
 			r.Effect = Allow
@@ -114,8 +113,8 @@ func CheckShown(pattern string) error {
 // Hidden reports whether a tool is left out of every list, and why: its entry
 // leaves it out, a rule denies it, or one of the lists of what is visible does
 // not have it.
-func Hidden(t Tool, rules []Rule, server config.Server, shown ...Shown) (reason string, hidden bool) {
-	fits := func(pattern string) bool { return glob(pattern, t.Tool) }
+func Hidden(t *Tool, rules []Rule, server config.Server, shown ...Shown) (reason string, hidden bool) {
+	fits := func(pattern string) bool { return glob(pattern, t.tool) }
 	if i := slices.IndexFunc(server.DisabledTools, fits); i >= 0 {
 		return "disabledTools of its entry has " + config.Escape(server.DisabledTools[i]), true
 	}
@@ -123,11 +122,10 @@ func Hidden(t Tool, rules []Rule, server config.Server, shown ...Shown) (reason 
 		return "enabledTools of its entry does not have it", true
 	}
 	own, _ := entryRules(t, server.Tools, "entry", false)
-	subject := subjectOf(t)
-	if r := firstOf(Deny, subject, rules, own); r != nil {
+	if r := firstOf(Deny, t, rules, own); r != nil {
 		return r.reason(), true
 	}
-	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(subject) }
+	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(t) }
 	for _, list := range shown {
 		switch {
 		case list.Patterns == nil || slices.ContainsFunc(list.Patterns, shows):

@@ -107,7 +107,7 @@ func TestHidden(t *testing.T) {
 	deny := []Rule{{Deny, "mcp__files", "s.json"}, {Ask, "*", ""}, {Allow, "mcp__github", ""}}
 	tests := []struct {
 		name    string
-		tool    Tool
+		tool    *Tool
 		server  config.Server
 		visible []string
 		want    string // the reason; empty if it is shown
@@ -126,7 +126,7 @@ func TestHidden(t *testing.T) {
 		{"visible by pattern", tool("github", "get"), config.Server{}, []string{"mcp__*__get"}, ""},
 		{"visible by another rendering", tool("github", "get", "mcp_github_get"), config.Server{}, []string{"mcp_github_get"}, ""},
 		{"not visible", tool("github", "get"), config.Server{}, []string{"mcp__github__put", ""}, "it is not among the tools that are visible"},
-		{"a tool of ours", Tool{Tool: "x", Names: []string{"read_mcp_resource"}}, config.Server{}, []string{"read_mcp_resource"}, ""},
+		{"a tool of ours", NewTool("", "x", []string{"read_mcp_resource"}), config.Server{}, []string{"read_mcp_resource"}, ""},
 	}
 	for _, tt := range tests {
 		if reason, hidden := Hidden(tt.tool, deny, tt.server, Shown{}, Shown{Patterns: tt.visible}); reason != tt.want || hidden != (tt.want != "") {

@@ -82,27 +82,35 @@ func namesServer(head string) bool {
 	return strings.Index(head, "/") > 0
 }
 
-// Tool is what rules can be about.
+// Tool is what rules can be about, in all its spellings. They are made once:
+// every rule is held against every tool. It does not change.
 type Tool struct {
-	Server string   // empty for a tool of ours, which only Names name
-	Tool   string   // as the server calls it
-	Names  []string // in every naming style, and the name it is exposed under
+	server, tool string   // as they are called; no server means a tool of ours, which only names name
+	names        []string // in every naming style, and the name it is exposed under
+
+	spelledServer string   // mcp__server
+	spelledTool   string   // as in mcp__server__tool
+	spellings     []string // everything a wildcard may fit, the server among it: mcp__*-prod means servers
 }
 
-// subject is a tool with all its spellings.
-type subject struct {
-	Tool
-	server string   // mcp__server
-	tool   string   // as in mcp__server__tool
-	names  []string // everything a wildcard may fit, the server among it: mcp__*-prod means servers
-}
-
-func subjectOf(t Tool) subject {
-	s := subject{t, serverName(t.Server), sanitize(t.Tool), t.Names}
-	if t.Server != "" {
-		s.names = append(slices.Clip(t.Names), s.server, s.server+"__"+s.tool, t.Server+"/"+t.Tool, t.Server+"."+t.Tool)
+// NewTool returns a tool of a server, by all names that rules may have for it.
+func NewTool(server, tool string, names []string) *Tool {
+	t := &Tool{server, tool, names, serverName(server), sanitize(tool), names}
+	if server != "" {
+		t.spellings = append(slices.Clip(names), t.spelledServer, t.spelledServer+"__"+t.spelledTool, server+"/"+tool, server+"."+tool)
 	}
-	return s
+	return t
+}
+
+// Names are the names that the tool was made with. They are not to be changed.
+func (t *Tool) Names() []string { return t.names }
+
+// Also returns the tool with one more name.
+func (t *Tool) Also(name string) *Tool {
+	if slices.Contains(t.names, name) {
+		return t
+	}
+	return NewTool(t.server, t.tool, append(slices.Clip(t.names), name))
 }
 
 // serverName is the name of all tools of a server.
@@ -111,38 +119,38 @@ func serverName(server string) string { return "mcp__" + sanitize(server) }
 // matches reports whether the rule is about the tool. The server part of a
 // pattern is never cut out of its text: names may contain whatever separates
 // them. Instead the name of the tool's own server must fit it.
-func (r Rule) matches(s subject) bool {
+func (r Rule) matches(t *Tool) bool {
 	p, wild := r.Pattern, strings.Contains(r.Pattern, "*")
-	if s.isNamedBy(p) || !wild && slices.Contains(s.Names, p) {
+	if t.isNamedBy(p) || !wild && slices.Contains(t.names, p) {
 		return r.Effect != Allow || r.Validate() == nil
 	}
 	if !wild || r.Effect == Allow || oneServer(p) {
 		return false
 	}
-	return slices.ContainsFunc(s.names, func(name string) bool { return glob(p, name) })
+	return slices.ContainsFunc(t.spellings, func(name string) bool { return glob(p, name) })
 }
 
 // isNamedBy reports whether a pattern begins with the name of the tool's server
 // and goes on with nothing or what fits the tool.
-func (s subject) isNamedBy(p string) bool {
-	if s.Server == "" {
+func (t *Tool) isNamedBy(p string) bool {
+	if t.server == "" {
 		return false
 	}
-	if rest, ok := strings.CutPrefix(p, s.server); ok {
+	if rest, ok := strings.CutPrefix(p, t.spelledServer); ok {
 		if rest == "" {
 			return true
 		}
-		if rest, ok := strings.CutPrefix(rest, "__"); ok && glob(rest, s.tool) {
+		if rest, ok := strings.CutPrefix(rest, "__"); ok && glob(rest, t.spelledTool) {
 			return true
 		}
 	}
-	rest, ok := strings.CutPrefix(p, s.Server)
+	rest, ok := strings.CutPrefix(p, t.server)
 	if !ok || rest == "" {
 		return false
 	}
 	// A dot is part of many names: where there is a slash, it separates nothing.
 	separates := rest[0] == '/' || rest[0] == '.' && !strings.Contains(rest, "/")
-	return separates && glob(rest[1:], s.Tool.Tool)
+	return separates && glob(rest[1:], t.tool)
 }
 
 // oneServer reports whether a pattern is mcp__server__* or server/* with the
@@ -156,9 +164,9 @@ func oneServer(p string) bool {
 // DeniesServer returns the first rule that denies every tool of a server,
 // whatever they are called, or nil.
 func DeniesServer(rules []Rule, server string) *Rule {
-	for _, r := range rules {
-		if r.Effect == Deny && r.coversServer(server) {
-			return &r
+	for i := range rules {
+		if r := &rules[i]; r.Effect == Deny && r.coversServer(server) {
+			return r
 		}
 	}
 	return nil
@@ -185,17 +193,13 @@ func (r Rule) coversServer(server string) bool {
 // separates names, or because a naming style writes two names alike. A wrong
 // guess would let one server's tools use the trust another one has, so these
 // must not be applied. Servers are all names of servers, tools all tools known.
-func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous []Rule) {
-	subjects := make([]subject, len(tools))
-	for i, t := range tools {
-		subjects[i] = subjectOf(t)
-	}
+func Unambiguous(rules []Rule, servers []string, tools []*Tool) (clear, ambiguous []Rule) {
 	spelled := make([]string, len(servers))
 	for i, s := range servers {
 		spelled[i] = serverName(s)
 	}
 	for _, r := range rules {
-		if r.Effect == Allow && r.couldMean(servers, spelled, subjects) > 1 {
+		if r.Effect == Allow && r.couldMean(servers, spelled, tools) > 1 {
 			ambiguous = append(ambiguous, r)
 		} else {
 			clear = append(clear, r)
@@ -206,7 +210,7 @@ func Unambiguous(rules []Rule, servers []string, tools []Tool) (clear, ambiguous
 
 // couldMean returns how many servers a rule could be about. Spelled are the
 // servers as mcp__server.
-func (r Rule) couldMean(servers, spelled []string, tools []subject) int {
+func (r Rule) couldMean(servers, spelled []string, tools []*Tool) int {
 	meant := map[string]bool{}
 	for i, s := range servers {
 		rest, ok := strings.CutPrefix(r.Pattern, spelled[i])
@@ -221,7 +225,7 @@ func (r Rule) couldMean(servers, spelled []string, tools []subject) int {
 	}
 	for _, t := range tools {
 		if r.matches(t) {
-			meant[t.Server] = true
+			meant[t.server] = true
 		}
 	}
 	return len(meant)

@@ -9,8 +9,8 @@ import (
 )
 
 // tool renders a tool the way the naming styles do, as far as tests need it.
-func tool(server, name string, more ...string) Tool {
-	return Tool{Server: server, Tool: name, Names: append(more, "mcp__"+sanitize(server)+"__"+sanitize(name))}
+func tool(server, name string, more ...string) *Tool {
+	return NewTool(server, name, append(more, "mcp__"+sanitize(server)+"__"+sanitize(name)))
 }
 
 func rule(t *testing.T, effect Effect, pattern string) Rule {
@@ -27,7 +27,7 @@ func TestRuleMatches(t *testing.T) {
 	tests := []struct {
 		pattern string
 		effects string // those for which the rule can be
-		tool    Tool
+		tool    *Tool
 		want    bool
 	}{
 		// every tool of one server
@@ -53,8 +53,8 @@ func TestRuleMatches(t *testing.T) {
 		{"mcp__a__b__c", all, tool("a", "b__c"), true},
 		{"mcp__a__b__c", all, tool("a__b", "c"), true},
 		{"mcp__a__do_it", all, tool("a", "do.it"), true},
-		{"mcp__a__x_____", all, Tool{Server: "a", Tool: "x-é😀\xff"}, false},
-		{"mcp__a__x-____", all, Tool{Server: "a", Tool: "x-é😀\xff"}, true},
+		{"mcp__a__x_____", all, NewTool("a", "x-é😀\xff", nil), false},
+		{"mcp__a__x-____", all, NewTool("a", "x-é😀\xff", nil), true},
 		{"a/do.it", all, tool("a", "do.it"), true},
 		{"a/do_it", all, tool("a", "do.it"), false},
 		{"a.do.it", all, tool("a", "do.it"), true},
@@ -84,9 +84,9 @@ func TestRuleMatches(t *testing.T) {
 		{"git*.delete", "ask deny", tool("github", "delete"), true},
 
 		// a tool of ours
-		{"list_mcp_resources", all, Tool{Tool: "list_mcp_resources", Names: []string{"list_mcp_resources"}}, true},
-		{"mcp__", all, Tool{Tool: "list_mcp_resources", Names: []string{"list_mcp_resources"}}, false},
-		{"mcp__*", "ask deny", Tool{Tool: "list_mcp_resources", Names: []string{"list_mcp_resources"}}, false},
+		{"list_mcp_resources", all, NewTool("", "list_mcp_resources", []string{"list_mcp_resources"}), true},
+		{"mcp__", all, NewTool("", "list_mcp_resources", []string{"list_mcp_resources"}), false},
+		{"mcp__*", "ask deny", NewTool("", "list_mcp_resources", []string{"list_mcp_resources"}), false},
 	}
 	for _, tt := range tests {
 		for _, effect := range []Effect{Allow, Ask, Deny} {
@@ -94,10 +94,10 @@ func TestRuleMatches(t *testing.T) {
 			r := Rule{effect, tt.pattern, "test"} // what NewRule refuses must not allow either
 			if can := strings.Contains(tt.effects, string(effect)); (err == nil) != can {
 				t.Errorf("NewRule(%s, %s): %v", effect, tt.pattern, err)
-			} else if !can && r.matches(subjectOf(tt.tool)) {
+			} else if !can && r.matches(tt.tool) {
 				t.Errorf("%s %s matches although it cannot be", effect, tt.pattern)
-			} else if can && r.matches(subjectOf(tt.tool)) != tt.want {
-				t.Errorf("%s %s matches %s/%s: %v, want %v", effect, tt.pattern, tt.tool.Server, tt.tool.Tool, !tt.want, tt.want)
+			} else if can && r.matches(tt.tool) != tt.want {
+				t.Errorf("%s %s matches %s/%s: %v, want %v", effect, tt.pattern, tt.tool.server, tt.tool.tool, !tt.want, tt.want)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func TestRuleMatches(t *testing.T) {
 func TestRuleAllowsLess(t *testing.T) {
 	tests := []struct {
 		pattern string
-		tool    Tool
+		tool    *Tool
 	}{
 		{"mcp__a__b*", tool("a__bc", "x")}, // the server's name is not spelled out
 		{"a/b*", tool("x", "y", "a/b/c")},
@@ -115,9 +115,9 @@ func TestRuleAllowsLess(t *testing.T) {
 		{"mcp__*", tool("github", "x")},
 	}
 	for _, tt := range tests {
-		s := subjectOf(tt.tool)
+		s := tt.tool
 		if (Rule{Allow, tt.pattern, ""}).matches(s) || !(Rule{Deny, tt.pattern, ""}).matches(s) {
-			t.Errorf("%s allows %s/%s or does not deny it", tt.pattern, s.Server, s.Tool.Tool)
+			t.Errorf("%s allows %s/%s or does not deny it", tt.pattern, s.server, s.tool)
 		}
 	}
 }
@@ -198,23 +198,23 @@ func TestUnambiguous(t *testing.T) {
 		name    string
 		pattern string
 		servers []string
-		tools   []Tool
+		tools   []*Tool
 		clear   bool
 	}{
-		{"one server", "mcp__a__*", []string{"a", "b"}, []Tool{tool("a", "x"), tool("b", "x")}, true},
-		{"a longer name beside it", "mcp__a__*", []string{"a", "a__b"}, []Tool{tool("a", "x"), tool("a__b", "x")}, true},
+		{"one server", "mcp__a__*", []string{"a", "b"}, []*Tool{tool("a", "x"), tool("b", "x")}, true},
+		{"a longer name beside it", "mcp__a__*", []string{"a", "a__b"}, []*Tool{tool("a", "x"), tool("a__b", "x")}, true},
 		{"a server or a tool", "mcp__a__b", []string{"a", "a__b"}, nil, false},
 		{"the separator in the tool or the server", "mcp__a__b__c", []string{"a", "a__b"}, nil, false},
 		{"the same, of many tools", "mcp__a__b__*", []string{"a", "a__b"}, nil, false},
-		{"the same with a slash", "a__b/c", []string{"a", "a__b"}, []Tool{tool("a", "b__c"), tool("a__b", "c")}, true},
+		{"the same with a slash", "a__b/c", []string{"a", "a__b"}, []*Tool{tool("a", "b__c"), tool("a__b", "c")}, true},
 		{"two servers written alike", "mcp__my_server", []string{"my.server", "my_server"}, nil, false},
 		{"the same with a slash", "my.server/*", []string{"my.server", "my_server", "my"}, nil, true},
 		{"a dot in the tool or the server", "my.server.x", []string{"my", "my.server"}, nil, false},
-		{"two tools written alike", "mcp_foo_x", []string{"foo1", "foo2"}, []Tool{tool("foo1", "x", "mcp_foo_x"), tool("foo2", "x", "mcp_foo_x")}, false},
-		{"a server or a tool in another style", "mcp__my_server", []string{"my", "my_server"}, []Tool{tool("my", "server", "mcp__my_server")}, false},
-		{"two tools of one server", "mcp__a__do_it", []string{"a"}, []Tool{tool("a", "do.it"), tool("a", "do_it")}, true},
-		{"exposed under the name of another", "mcp__b__x", []string{"a", "b"}, []Tool{tool("a", "y", "mcp__b__x")}, false},
-		{"about nothing", "nothing", []string{"a", "b"}, []Tool{tool("a", "x")}, true},
+		{"two tools written alike", "mcp_foo_x", []string{"foo1", "foo2"}, []*Tool{tool("foo1", "x", "mcp_foo_x"), tool("foo2", "x", "mcp_foo_x")}, false},
+		{"a server or a tool in another style", "mcp__my_server", []string{"my", "my_server"}, []*Tool{tool("my", "server", "mcp__my_server")}, false},
+		{"two tools of one server", "mcp__a__do_it", []string{"a"}, []*Tool{tool("a", "do.it"), tool("a", "do_it")}, true},
+		{"exposed under the name of another", "mcp__b__x", []string{"a", "b"}, []*Tool{tool("a", "y", "mcp__b__x")}, false},
+		{"about nothing", "nothing", []string{"a", "b"}, []*Tool{tool("a", "x")}, true},
 	}
 	for _, tt := range tests {
 		deny := rule(t, Deny, tt.pattern)
@@ -235,7 +235,7 @@ func FuzzRule(f *testing.F) {
 	f.Add("*.*", "", "", "é")
 	f.Add("mcp__**", "_", "__", "__")
 	f.Fuzz(func(t *testing.T, pattern, server, name, other string) {
-		tl := subjectOf(tool(server, name, server+"/"+name))
+		tl := tool(server, name, server+"/"+name)
 		for _, effect := range []Effect{Allow, Ask, Deny} {
 			r, err := NewRule(effect, pattern, "")
 			if err != nil {
