@@ -177,13 +177,26 @@ const tellPause = 500 * time.Millisecond
 func (s *Session) follow() {
 	next := s.host.news.following()
 	last := s.toolset()
+	news := false
+	var pause <-chan time.Time // nil if there is none
 	for {
 		select {
 		case <-next:
+			next = s.host.news.following() // before looking, so that none is missed
+			news = true
+		case <-pause:
+			pause = nil
 		case <-s.life.Done():
 			return
 		}
-		next = s.host.news.following() // before looking, so that none is missed
+		if pause != nil {
+			s.readAhead()
+			continue
+		}
+		if !news {
+			continue
+		}
+		news = false
 		now := s.toolset()
 		changed := now.differs(last)
 		if changed == (Lists{}) {
@@ -194,11 +207,7 @@ func (s *Session) follow() {
 			s.opts.Client.Changed(changed)
 			return nil
 		})
-		select {
-		case <-time.After(tellPause):
-		case <-s.life.Done():
-			return
-		}
+		pause = time.After(tellPause)
 	}
 }
 
