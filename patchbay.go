@@ -206,18 +206,20 @@ func (h *Host) start(ctx context.Context) error {
 	h.answers.Store(&answers)
 	h.declares = string((*Client)(nil).capabilities(answers))
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
-	if err := h.startConnections(); err != nil {
-		return err
+	var before discover.Survey
+	var looking sync.WaitGroup
+	if h.opts.WatchFiles { // what changes from now on is noticed
+		looking.Go(func() { before = h.survey() })
 	}
-	if !h.opts.WatchFiles {
-		return h.Reload(ctx)
+	err := h.startConnections()
+	looking.Wait()
+	if err == nil {
+		err = h.Reload(ctx)
 	}
-	before := h.survey() // what changes from now on is noticed
-	if err := h.Reload(ctx); err != nil {
-		return err
+	if err == nil && h.opts.WatchFiles {
+		h.followers.Go(func() { h.followFiles(newFileWatch(h.opts.Logger), before) })
 	}
-	h.followers.Go(func() { h.followFiles(newFileWatch(h.opts.Logger), before) })
-	return nil
+	return err
 }
 
 // common is what hosts beside each other have in common, besides connections.
