@@ -180,7 +180,7 @@ func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error 
 	_, err := atomicfile.Update(ctx, h.places.pinsFile(), h.ownFile(), func(old []byte) ([]byte, error) {
 		pins := policy.Pins{}
 		if len(old) > 0 {
-			if err := json.Unmarshal(old, &pins); err != nil {
+			if err := pins.UnmarshalJSON(old); err != nil {
 				return nil, errorf(KindConfigInvalid, "%s is damaged: %v", h.places.pinsFile(), err)
 			}
 		}
@@ -197,10 +197,9 @@ func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error 
 	return err
 }
 
-// readPins reads the pins, and reports whether others were accepted meanwhile.
-// If they cannot be read, what is pinned counts as changed, and the problem says
-// so.
-func (h *Host) readPins() (problems []config.Problem, changed bool) {
+// readPins reads the pins; others may have been accepted meanwhile. If they cannot
+// be read, what is pinned counts as changed, and the problem says so.
+func (h *Host) readPins() (problems []config.Problem) {
 	h.savePins()
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
@@ -208,7 +207,7 @@ func (h *Host) readPins() (problems []config.Problem, changed bool) {
 	data, err := atomicfile.Read(h.places.pinsFile(), maxPins)
 	pins := policy.Pins{}
 	if err == nil {
-		err = json.Unmarshal(data, &pins)
+		err = pins.UnmarshalJSON(data) // json.Unmarshal would read it twice
 	}
 	h.pinsDamaged = err != nil && !errors.Is(err, fs.ErrNotExist)
 	if h.pinsDamaged {
@@ -218,9 +217,10 @@ func (h *Host) readPins() (problems []config.Problem, changed bool) {
 		}}
 		pins = h.pins
 	}
-	if changed = h.pinsDamaged != wasDamaged || !reflect.DeepEqual(pins, h.pins); changed {
+	if h.pinsDamaged != wasDamaged || !reflect.DeepEqual(pins, h.pins) {
 		h.pinsSeq.Add(1)
 		h.pins = pins
+		h.news.announce()
 	}
-	return problems, changed
+	return problems
 }

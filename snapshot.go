@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -211,12 +212,15 @@ func (h *Host) reload(ctx context.Context) error {
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
 	scan.Endpoints = append([]string{settings.user.Gateway.Endpoint()}, h.opts.Served...)
+	var damaged []config.Problem
+	var pins sync.WaitGroup
+	pins.Go(func() { damaged = h.readPins() }) // there may be many
 	found := discover.Scan(ctx, scan)
+	pins.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	approvals, unread := h.readApprovals()
-	damaged, pinsChanged := h.readPins()
 	problems := slices.Concat(settings.problems, h.notServed(settings.user.Gateway), unread, damaged)
 	hooks := h.projectHooks(settings.project.Hooks, approvals)
 	if hooks != nil && !hooks.Run() {
@@ -249,7 +253,7 @@ func (h *Host) reload(ctx context.Context) error {
 		}
 	}
 	last, now := h.reading.Load(), newReading(snap, settings)
-	changed := last == nil || pinsChanged || !reflect.DeepEqual(last, now)
+	changed := last == nil || !reflect.DeepEqual(last, now)
 	if changed {
 		h.reading.Store(now)
 		h.forgetInfos(now)
