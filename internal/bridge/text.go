@@ -11,12 +11,26 @@ import (
 // or a model would obey: controls except line ends and tabs, bidirectional
 // marks, zero-width and other invisible characters.
 func clean(s string) string {
+	if isPlain(s) {
+		return s
+	}
 	return strings.Map(func(c rune) rune {
 		if c != '\n' && c != '\t' && isHidden(c) {
 			return -1
 		}
 		return c
 	}, strings.ToValidUTF8(s, "\ufffd"))
+}
+
+// isPlain reports whether a text is of visible ASCII, line ends and tabs, as
+// nearly all are.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < ' ' || c > '~') && c != '\n' && c != '\t' {
+			return false
+		}
+	}
+	return true
 }
 
 // cleanLine is clean for what must stay in one line.
