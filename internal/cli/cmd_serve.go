@@ -313,9 +313,9 @@ const (
 	// are.
 	settleTime = 3 * time.Second
 
-	// listsFirst is how long a report waits before it asks for servers that are
-	// known from earlier, which has them connect at once. The agent that started
-	// this wants its list before.
+	// listsFirst is how long a report waits before it asks for servers. Those that
+	// are known from earlier connect at once then, and the agent that started this
+	// wants its list before.
 	listsFirst = 250 * time.Millisecond
 )
 
@@ -324,11 +324,9 @@ const (
 func settled(ctx context.Context, h *patchbay.Host) []patchbay.ServerStatus {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	if known := func(st patchbay.ServerStatus) bool { return st.Counts != nil }; slices.ContainsFunc(h.Servers(), known) {
-		select {
-		case <-time.After(listsFirst):
-		case <-ctx.Done():
-		}
+	select {
+	case <-time.After(listsFirst):
+	case <-ctx.Done():
 	}
 	_ = h.Wait(ctx) // whoever takes longer is shown as connecting
 	return slices.DeleteFunc(h.Servers(), func(st patchbay.ServerStatus) bool { return !st.InForce || st.Skip != "" })
