@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -29,8 +28,7 @@ func TestNoClientHearsAnother(t *testing.T) {
 	if err := w.host.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{}))
-	defer srv.Close()
+	url := serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{}))
 	var clients sync.WaitGroup
 	for i := range canaryClients {
 		clients.Go(func() {
@@ -39,7 +37,7 @@ func TestNoClientHearsAnother(t *testing.T) {
 			ear := &eavesdropper{next: wire.NewRoundTripper(), own: word, t: t}
 			defer ear.next.(*http.Transport).CloseIdleConnections()
 			a := &agent{heard: make(chan heard, 1000), roots: `{"roots":[{"uri":"file:///` + word + `"}]}`}
-			c, err := wire.Connect(t.Context(), wire.HTTP(srv.URL+"/mcp", &wire.HTTPClientOptions{Transport: ear}), &wire.ClientOptions{
+			c, err := wire.Connect(t.Context(), wire.HTTP(url+"/mcp", &wire.HTTPClientOptions{Transport: ear}), &wire.ClientOptions{
 				Info: json.RawMessage(`{"name":"` + word + `","version":"1"}`), Capabilities: json.RawMessage(`{"elicitation":{},"sampling":{}}`),
 				Handler: a, ProtocolVersion: version,
 			})

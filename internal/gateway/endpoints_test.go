@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -199,13 +198,12 @@ func TestProfileChanges(t *testing.T) {
 
 func TestNoSuchEndpoint(t *testing.T) {
 	w, _, _ := two(t, nil)
-	srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{}))
-	defer srv.Close()
+	url := serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{}))
 	for _, path := range []string{"/mcp/three", "/mcp/@none", "/mcpx", "/", "/mcp/one/two"} {
-		r, _ := http.NewRequest(http.MethodPost, srv.URL+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		r, _ := http.NewRequest(http.MethodPost, url+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
-		resp, err := srv.Client().Do(r)
+		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,11 +277,10 @@ func TestLogOfOthers(t *testing.T) {
 // People do not share a process, whatever their clients can do.
 func TestPeopleShareNothing(t *testing.T) {
 	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
-	srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }}))
-	t.Cleanup(srv.Close)
+	url := serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }}))
 	pid := func(who, version, capabilities string) string {
 		a := &agent{heard: make(chan heard, 100), roots: `{"roots":[]}`}
-		c, err := wire.Connect(t.Context(), wire.HTTP(srv.URL+"/mcp", &wire.HTTPClientOptions{Header: func(context.Context) (http.Header, error) { return http.Header{"Who": {who}}, nil }}), &wire.ClientOptions{
+		c, err := wire.Connect(t.Context(), wire.HTTP(url+"/mcp", &wire.HTTPClientOptions{Header: func(context.Context) (http.Header, error) { return http.Header{"Who": {who}}, nil }}), &wire.ClientOptions{
 			Capabilities: json.RawMessage(capabilities), Handler: a, ProtocolVersion: version,
 		})
 		if err != nil {

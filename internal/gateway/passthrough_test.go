@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/gateway"
+	"github.com/patchbay-mcp/patchbay/internal/lane"
 	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"go.uber.org/goleak"
@@ -119,15 +121,34 @@ func (a *agent) await(t *testing.T, method string) string {
 	}
 }
 
+// serveHTTP serves a handler as a Site does, and returns its URL.
+func serveHTTP(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, served := lane.New(wire.NewHTTPServer(context.Background(), h)), make(chan error)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		server.Close()
+		<-served
+	})
+	return "http://" + l.Addr().String()
+}
+
 // connect connects an agent to an endpoint.
 func (w *world) connect(t *testing.T, over, version, endpoint, capabilities string) *agent {
 	t.Helper()
 	a := &agent{heard: make(chan heard, 1000), roots: `{"roots":[{"uri":"file:///r","name":"r"}]}`}
 	var transport wire.Transport
 	if over == "http" {
-		srv := httptest.NewServer(w.gateway.HTTP(wire.HTTPOptions{}))
-		t.Cleanup(srv.Close)
-		transport = wire.HTTP(strings.TrimSuffix(srv.URL+"/mcp/"+endpoint, "/"), nil)
+		transport = wire.HTTP(strings.TrimSuffix(serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{}))+"/mcp/"+endpoint, "/"), nil)
 	} else {
 		near, far := wire.Pipe()
 		done := make(chan error, 1)
