@@ -11,9 +11,8 @@ import (
 
 // A body is that of a request.
 type body struct {
-	conn   *conn
-	cancel context.CancelFunc
-	ended  atomic.Bool // nothing is left
+	of    *response
+	ended atomic.Bool // nothing is left
 
 	mu     sync.Mutex
 	left   int64 // bytes to come
@@ -37,13 +36,13 @@ func (b *body) read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := b.conn.take(p[:min(int64(len(p)), b.left)])
+	n, err := b.of.conn.take(p[:min(int64(len(p)), b.left)])
 	if b.left -= int64(n); b.left == 0 {
 		b.ended.Store(true)
 		return n, io.EOF
 	}
 	if err != nil {
-		b.cancel()
+		b.of.ctx.end(context.Canceled)
 	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -76,7 +75,7 @@ func (b *body) drain() bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_ = b.conn.SetReadDeadline(after(b.conn.server.http.ReadTimeout))
+	_ = b.of.conn.SetReadDeadline(after(b.of.conn.server.http.ReadTimeout))
 	scratch := make([]byte, 4<<10)
 	for b.left > 0 {
 		if _, err := b.read(scratch); err != nil && err != io.EOF {

@@ -24,6 +24,7 @@ type conn struct {
 	remote string
 	tls    *tls.ConnectionState // nil if it is none of TLS
 	head   head
+	header http.Header // of the response
 
 	// What was read and not consumed is in buf[start:end].
 	buf        []byte
@@ -35,7 +36,9 @@ type conn struct {
 	watching chan struct{} // closed when the watcher is done; nil if there was none
 }
 
-func newConn(s *Server, c net.Conn) *conn { return &conn{Conn: c, server: s} }
+func newConn(s *Server, c net.Conn) *conn {
+	return &conn{Conn: c, server: s, header: http.Header{}}
+}
 
 // serve serves the connection to its end, or until it leaves the lane.
 func (c *conn) serve() {
@@ -45,6 +48,7 @@ func (c *conn) serve() {
 		c.ctx = in(c.ctx, c.Conn)
 	}
 	c.ctx, c.cancel = context.WithCancel(c.ctx)
+	context.AfterFunc(c.ctx, c.leave)
 	var leaves net.Conn // what net/http is to have
 	defer func() {
 		if reason := recover(); reason != nil && reason != http.ErrAbortHandler {
@@ -187,6 +191,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
 		c.cancel()
+		c.leave() // before the handler goes on
 	}
 	return n, err
 }
@@ -201,12 +206,12 @@ func (c *conn) exchange() (again bool) {
 		_ = c.SetReadDeadline(after(settings.ReadTimeout))
 	}
 	_ = c.SetWriteDeadline(after(settings.WriteTimeout))
-	ctx, cancel := context.WithCancel(c.ctx)
 	w := &response{
-		conn: c, cancel: cancel, header: make(http.Header), length: unknown,
-		body: body{conn: c, cancel: cancel, left: h.length},
-		url:  url.URL{Path: h.path},
+		conn: c, header: c.header, length: unknown,
+		url: url.URL{Path: h.path},
 	}
+	w.ctx.Context = c.ctx
+	w.body.of, w.body.left = w, h.length
 	r := (&http.Request{
 		Method:        http.MethodPost,
 		URL:           &w.url,
@@ -220,30 +225,41 @@ func (c *conn) exchange() (again bool) {
 		RemoteAddr:    c.remote,
 		RequestURI:    h.path,
 		TLS:           c.tls,
-	}).WithContext(ctx)
+	}).WithContext(&w.ctx)
 	if !c.begin(w) {
-		cancel()
 		return false
 	}
+	defer w.ctx.end(context.Canceled)
 	c.server.handler().ServeHTTP(w, r)
-	cancel()
 	again = w.finish()
 	c.finish()
+	clear(c.header)
 	return again && !c.server.ending.Load()
 }
 
 // begin makes the connection an active one, unless that is too late.
 func (c *conn) begin(w *response) bool {
 	c.mu.Lock()
-	ended := c.server.ending.Load()
-	if !ended {
-		c.current, c.old = w, false
+	defer c.mu.Unlock()
+	if c.server.ending.Load() {
+		return false
 	}
-	c.mu.Unlock()
-	if !ended {
-		c.server.expectSweep()
+	c.current, c.old = w, false
+	if err := c.ctx.Err(); err != nil {
+		w.ctx.end(err)
 	}
-	return !ended
+	c.server.expectSweep()
+	return true
+}
+
+// leave ends the context of the request that is being served: that of the
+// connection has ended.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		c.current.ctx.end(c.ctx.Err())
+	}
 }
 
 // finish makes it idle again.

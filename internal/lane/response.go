@@ -2,7 +2,6 @@ package lane
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -19,14 +18,14 @@ const (
 
 var errFinished = errors.New("the handler of this response has returned")
 
-// A response is the http.ResponseWriter of one request; the request's body and
-// URL are here to be allocated with it.
+// A response is the http.ResponseWriter of one request; the request's context,
+// body and URL are here to be allocated with it.
 type response struct {
 	conn   *conn
-	cancel context.CancelFunc
+	ctx    requestContext
 	body   body
 	url    url.URL
-	header http.Header
+	header http.Header // for the next response again
 
 	out       *bufio.Writer // nil before WriteHeader and after finish
 	status    int

@@ -51,20 +51,20 @@ func (c *conn) watchIfOld() bool {
 	}
 	c.watching = make(chan struct{})
 	_ = c.SetReadDeadline(time.Time{})
-	go c.watch(c.watching, c.current.cancel)
+	go c.watch(c.watching, &c.current.ctx)
 	return false
 }
 
 // watch reads ahead, while a handler runs, to learn whether the client goes away.
 // What it reads is the beginning of the next request, after which it knows no
 // more.
-func (c *conn) watch(done chan<- struct{}, gone context.CancelFunc) {
+func (c *conn) watch(done chan<- struct{}, ctx *requestContext) {
 	defer close(done)
 	c.makeRoom()
 	if c.end == len(c.buf) {
 		return // there is much to come still
 	}
 	if c.fill() != nil {
-		gone() // or woken by finish, when it makes no difference
+		ctx.end(context.Canceled) // or woken by finish, when it makes no difference
 	}
 }
