@@ -263,6 +263,7 @@ func canRetry(err error) bool {
 type streamPosition struct {
 	lastID string
 	retry  time.Duration // 0 if the server did not say
+	timed  bool          // it said so on the connection that was read last
 }
 
 // delay is how long to wait before resuming: what the server asked for after a

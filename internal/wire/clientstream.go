@@ -72,13 +72,16 @@ func (h *HTTPClient) follow(body *streamBody, idle time.Duration, at *streamPosi
 		r = newSSEReader(nil, h.options.Limits.size(), &h.blocks)
 	}
 	r.reset(body)
-	r.lastID, r.retry = at.lastID, at.retry
+	r.lastID, at.timed = at.lastID, false
 	defer h.readers.Put(r)
 
 	var malformed error
 	for {
 		e, err := r.next()
-		at.lastID, at.retry = r.lastID, r.retry
+		at.lastID = r.lastID
+		if r.retry > 0 {
+			at.retry, at.timed = r.retry, true
+		}
 		if err != nil {
 			if err == io.EOF && malformed != nil {
 				return malformed
@@ -143,7 +146,11 @@ func (c *httpCall) stream(body *streamBody) (Message, error) {
 		if c.session.modern || at.lastID == "" || errors.Is(err, ErrTooLong) || errors.As(err, &bad) {
 			return Message{}, c.broken(body.host, err)
 		}
-		if got || at.lastID != before {
+		onPurpose := err == io.EOF && at.retry > 0 // the response is whole, and a time to come back was set
+		if onPurpose && c.ComeBack != nil {
+			c.ComeBack(at.retry)
+		}
+		if got || at.lastID != before || onPurpose && at.timed {
 			fruitless = 0
 		} else if fruitless >= maxResumes {
 			return Message{}, c.broken(body.host, err)

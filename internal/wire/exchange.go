@@ -22,6 +22,8 @@ type exchange struct {
 	batch      bool         // the answer is an array
 	jsonOnly   bool         // it cannot become a stream
 	streamOnly bool         // it must be one
+	comesBack  bool         // the client may be asked to come back for the answer
+	away       bool         // it was, and has not got all of it; guarded by session.mu
 	inline     inline       // if the reader is also the one that handles the request
 
 	// Guarded by outStream.mu.
@@ -202,18 +204,24 @@ func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchan
 // come back for the rest, the calls are cancelled: the modern era knows no
 // coming back, and the legacy era only where events have been numbered.
 func (h *HTTPHandler) leave(ex *exchange, r reader, state streamState) {
-	if !ex.detach(r) || state == streamEnded {
+	if !ex.detach(r) {
 		return
 	}
-	if _, opened := ex.state(); ex.job != nil || !opened {
-		ex.abandon()
-		return
-	}
-	time.AfterFunc(h.times.resume, func() {
-		if !ex.attached() {
-			ex.abandon()
+	_, opened := ex.state()
+	switch {
+	case state == streamEnded:
+		if ex.session != nil {
+			ex.session.release(ex)
 		}
-	})
+	case ex.job != nil || !opened:
+		ex.abandon()
+	default:
+		time.AfterFunc(h.times.resume, func() {
+			if ex.left(r) {
+				ex.abandon()
+			}
+		})
+	}
 }
 
 // abandon cancels the calls of an exchange whose client has gone.

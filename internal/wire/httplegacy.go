@@ -69,23 +69,34 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal
 		return no
 	}
 	defer s.leave()
-	st := s.standalone
 	var wake reader
 	if last := r.Header.Get(headerLastEventID); last != "" {
 		number, seen, ok := parseEventID(last)
-		if ok {
-			st = s.streamOf(number)
+		if ok && number > 0 {
+			if ex := s.kept(number); ex != nil {
+				h.goOn(w, r, ex, seen)
+				return nil
+			}
+			ok = false
 		}
-		if !ok || st == nil {
+		if !ok {
 			return refuse(http.StatusBadRequest, CodeInvalidRequest, "nothing is kept for this "+headerLastEventID)
 		}
-		wake = st.resume(seen)
-	} else if wake = st.attach(); wake == nil {
+		wake = s.standalone.resume(seen)
+	} else if wake = s.standalone.attach(); wake == nil {
 		return refuse(http.StatusConflict, CodeInvalidRequest, "this session has a stream already")
 	}
-	st.start()
-	h.pump(w, r, st, wake, nil, nil)
+	defer s.standalone.detach(wake)
+	s.standalone.start()
+	h.pump(w, r, s.standalone, wake, nil, nil)
 	return nil
+}
+
+// goOn serves the rest of the response to a POST, after the events up to and with
+// number seen.
+func (h *HTTPHandler) goOn(w http.ResponseWriter, r *http.Request, ex *exchange, seen uint64) {
+	wake := ex.resume(seen)
+	h.leave(ex, wake, h.pump(w, r, &ex.outStream, wake, nil, nil))
 }
 
 // serveLegacy answers one message of the legacy era.
@@ -171,10 +182,11 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 	ex := &exchange{server: h.server, header: r.Header, id: id, batch: p.batch, jsonOnly: h.opts.JSONOnly}
 	ex.init(len(p.requests), parseAccept(r.Header["Accept"]))
 	ex.answers = append(ex.answers, p.invalid...)
+	ex.comesBack = !ex.jsonOnly && h.server.mayAskBack(s.session)
 	if no := s.exchange(ex, p.requests); no != nil {
 		return no
 	}
-	if !p.batch && !h.server.opts.ComeBack {
+	if !p.batch && !ex.comesBack {
 		ex.beginInline(h, w, r)
 		s.client.peer.handle(p.requests[0])
 		ex.endInline()
@@ -191,6 +203,11 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 	}
 	h.respond(w, r, ex, wake)
 	return nil
+}
+
+// mayAskBack reports whether a client may be asked to come back for an answer.
+func (s *Server) mayAskBack(sess *Session) bool {
+	return sess.Version >= Version20251125 && s.opts.ComeBack != nil && s.opts.ComeBack(sess)
 }
 
 // serveBatch answers an array of messages, which only revision 2025-03-26 has,

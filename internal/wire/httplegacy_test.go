@@ -138,37 +138,6 @@ func TestLegacyResume(t *testing.T) {
 	}
 }
 
-// A server may end the response of a long call and have its client come back.
-func TestLegacyComeBack(t *testing.T) {
-	h := newTestHandler()
-	goOn := make(chan struct{})
-	h.tools["slow"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
-		left := r.ComeBack(10 * time.Millisecond)
-		<-goOn
-		return textResult(fmt.Sprint(left)), nil
-	}
-	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler, o.ComeBack = h, true }), HTTPOptions{})
-	id := s.initialize(Version20251125, "{}")
-	r := s.post(toolCall(1, "slow"), headerSession, id)
-	if want := "id: 1-0\ndata: \n\nretry: 10\n\n"; r.body != want {
-		t.Errorf("%q", r.body)
-	}
-	goOn <- struct{}{}
-	if m := s.get(id, headerLastEventID, "1-0").must(); m.ID != NumberID(1) || !strings.Contains(string(m.Result), "true") {
-		t.Errorf("%v %s", m.ID, m.Result)
-	}
-	close(goOn)
-	for version, session := range map[string]string{Version20250618: s.initialize(Version20250618, "{}"), Version20260728: ""} {
-		r := s.modern(2, "tools/call", `{"name":"slow"}`, "{}")
-		if session != "" {
-			r = s.post(toolCall(1, "slow"), headerSession, session)
-		}
-		if !strings.Contains(r.body, "false") {
-			t.Errorf("%s: %s", version, r.body)
-		}
-	}
-}
-
 // A client that goes before anything was streamed cannot come back: its call is
 // cancelled. So is one whose client does not come back in time.
 func TestLegacyDisconnectCancels(t *testing.T) {

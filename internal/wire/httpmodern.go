@@ -142,6 +142,7 @@ func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *
 	defer cancel()
 	st := &outStream{}
 	wake := st.attach()
+	defer st.detach(wake)
 	send := func(m Message) error { return st.push(ctx, m, false) }
 	l := newListener(sess, m.ID, send)
 	if refused := h.server.listen(ctx, l, m.Params); refused != nil {
@@ -155,12 +156,15 @@ func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *
 }
 
 // pump serves a response that is nothing but a stream, until the stream ends or
-// the client has gone. When end is closed it calls finish, which ends the stream.
-func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream, wake reader, end <-chan struct{}, finish func()) {
+// the client has gone, and says why it stopped. When end is closed it calls
+// finish, which ends the stream.
+func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream, wake reader, end <-chan struct{}, finish func()) streamState {
 	out := eventWriter{w: w, times: &h.times}
 	defer out.stop()
-	defer st.detach(wake)
-	for out.pump(st, wake) == streamWaits {
+	for {
+		if state := out.pump(st, wake); state != streamWaits {
+			return state
+		}
 		select {
 		case <-wake:
 		case <-out.quiet():
@@ -169,7 +173,7 @@ func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream
 			finish()
 			end = nil
 		case <-r.Context().Done():
-			return
+			return streamLost
 		}
 	}
 }

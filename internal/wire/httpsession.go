@@ -30,17 +30,21 @@ type httpSession struct {
 
 	mu        sync.Mutex
 	exchanges map[ID]*exchange // not yet answered, by request
-	streams   []*outStream     // of exchanges that became one, oldest first
+	streams   []*exchange      // those that became streams, oldest first
+	away      int              // of those whose client was asked to come back
 	numbers   uint64
 	busy      int // HTTP requests under way
 	used      time.Time
 	timer     *time.Timer
 }
 
-// What a session keeps of streams that have ended, for clients that come back.
+// What a session keeps of streams that have ended, for clients that lost the
+// connection. For those that were asked to come back everything is kept until
+// they did or their time is over, so there are not many at once.
 const (
 	maxEndedStreams = 16
 	maxEndedBytes   = 256 << 10
+	maxAway         = 16
 )
 
 // Read implements Conn.
@@ -71,7 +75,7 @@ func (s *httpSession) Write(ctx context.Context, m Message) error {
 			_, streams := ex.state()
 			ex.finish(m)
 			if streams {
-				s.keep(&ex.outStream)
+				s.keep(ex)
 			}
 		}
 		return nil // if nobody waits for it any more, that is all right
@@ -87,7 +91,7 @@ func (s *httpSession) Write(ctx context.Context, m Message) error {
 	case ex == nil:
 		return errGone
 	case !ex.jsonOnly:
-		s.keep(&ex.outStream)
+		s.keep(ex)
 		return ex.push(ctx, m, true)
 	case m.Kind() == KindRequest:
 		return errors.New("this client cannot be asked: it takes no event stream")
@@ -103,7 +107,7 @@ func (s *httpSession) Close() error {
 		s.table.remove(s)
 		s.standalone.end(Message{})
 		s.mu.Lock()
-		open := s.exchanges
+		open, streams := s.exchanges, slices.Clone(s.streams)
 		s.exchanges = nil
 		if s.timer != nil {
 			s.timer.Stop()
@@ -111,6 +115,9 @@ func (s *httpSession) Close() error {
 		s.mu.Unlock()
 		for id, ex := range open {
 			ex.finish(Message{ID: id, Error: Errorf(CodeInternal, "the session has ended")})
+		}
+		for _, ex := range streams {
+			s.release(ex)
 		}
 	})
 	return nil
@@ -160,11 +167,15 @@ func (s *httpSession) cancelled(m Message) {
 	}
 	if ex := s.takeExchange(parseID(raw)); ex != nil {
 		ex.cancelled()
+		if complete, _ := ex.state(); complete {
+			s.release(ex)
+		}
 	}
 }
 
 // abandon cancels the requests of an exchange that nobody waits for.
 func (s *httpSession) abandon(ex *exchange) {
+	defer s.release(ex)
 	s.mu.Lock()
 	var ids []ID
 	for id, other := range s.exchanges {
@@ -183,15 +194,13 @@ func (s *httpSession) abandon(ex *exchange) {
 
 // keep remembers a stream for a client that comes back to it, and forgets the
 // oldest that have ended when there are too many.
-func (s *httpSession) keep(st *outStream) {
+func (s *httpSession) keep(ex *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.streams, st) {
-		s.streams = append(s.streams, st)
-	}
+	s.remember(ex)
 	ended, size := 0, 0
-	for i, st := range slices.Backward(s.streams) {
-		if bytes, done := st.remains(); done {
+	for i, ex := range slices.Backward(s.streams) {
+		if bytes, done := ex.remains(); done && !ex.away {
 			ended++
 			size += bytes
 			if ended > maxEndedStreams || ended > 1 && size > maxEndedBytes {
@@ -201,16 +210,50 @@ func (s *httpSession) keep(st *outStream) {
 	}
 }
 
-// askBack makes the client of a request come back for the answer.
+// remember makes a stream one that can be found; s.mu is held.
+func (s *httpSession) remember(ex *exchange) {
+	if !slices.Contains(s.streams, ex) {
+		s.streams = append(s.streams, ex)
+	}
+}
+
+// askBack makes the client of a request come back for the answer, which is kept
+// until release. A server that shuts down waits for that, and sends nobody away.
 func (s *httpSession) askBack(id ID, after time.Duration) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	ex := s.exchanges[id.canonical()]
-	s.mu.Unlock()
-	if ex == nil || ex.jsonOnly {
+	if ex == nil || !ex.comesBack || ex.server.drains() {
 		return false
 	}
-	s.keep(&ex.outStream)
-	return ex.askBack(after)
+	if ex.away {
+		return ex.askBack(after)
+	}
+	if s.away == maxAway || !ex.server.enter() {
+		return false
+	}
+	if !ex.askBack(after) {
+		ex.server.leave()
+		return false
+	}
+	ex.away = true
+	s.away++
+	s.remember(ex)
+	return true
+}
+
+// release is for an exchange whose client has got all of it, or never will.
+func (s *httpSession) release(ex *exchange) {
+	s.mu.Lock()
+	away := ex.away
+	if away {
+		ex.away = false
+		s.away--
+	}
+	s.mu.Unlock()
+	if away {
+		ex.server.leave()
+	}
 }
 
 // headerOf is the header of the POST that brought a request, nil if that is not
@@ -224,16 +267,13 @@ func (s *httpSession) headerOf(id ID) http.Header {
 	return nil
 }
 
-// streamOf finds the stream that a Last-Event-ID names.
-func (s *httpSession) streamOf(number uint64) *outStream {
-	if number == 0 {
-		return s.standalone
-	}
+// kept finds the stream that a Last-Event-ID names.
+func (s *httpSession) kept(number uint64) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, st := range s.streams {
-		if st.number == number {
-			return st
+	for _, ex := range s.streams {
+		if ex.number == number {
+			return ex
 		}
 	}
 	return nil
@@ -258,7 +298,7 @@ func (s *httpSession) leave() {
 func (s *httpSession) idleSince() (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.used, s.busy == 0 && len(s.exchanges) == 0
+	return s.used, s.busy == 0 && len(s.exchanges) == 0 && s.away == 0
 }
 
 // expire ends the session if its time is over, and else comes back when it may

@@ -23,12 +23,14 @@ func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage
 
 // ComeBack ends the HTTP response that carries this request, if it is a stream
 // or may become one, and has the client come back for the rest after the given
-// time: a request that takes long then holds no connection. It reports false
-// where that cannot be: only revision 2025-11-25 over HTTP has it, on servers
-// with ServerOptions.ComeBack.
+// time, at most a minute: a request that takes long then holds no connection. The
+// answer is kept for it. It reports false where that cannot be: only revision
+// 2025-11-25 over HTTP has it, where ServerOptions.ComeBack allows it, and a
+// client that has much to come back for already, or is not there, is not sent
+// away.
 func (r *Request) ComeBack(after time.Duration) bool {
 	session := r.httpSession()
-	return session != nil && r.Session.server.opts.ComeBack && session.askBack(r.ID, after)
+	return session != nil && session.askBack(r.ID, min(after, maxRetry))
 }
 
 // Header returns the HTTP header that this request came with, nil if it did not

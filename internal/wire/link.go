@@ -43,6 +43,12 @@ type Call struct {
 	// a token already present in params is kept and routed all the same.
 	Progress func(params json.RawMessage)
 
+	// ComeBack is told that the server has ended the stream that carries this
+	// call and wants its client back for the rest after that time, as revision
+	// 2025-11-25 has it. The client comes back by itself: it is for those who
+	// pass on what servers ask. It must not block. nil means nobody is told.
+	ComeBack func(after time.Duration)
+
 	// Tag is handed back in Request.Tag and Notification.Tag of whatever
 	// arrives on the stream that carries this call's answer, where the
 	// transport has such streams.

@@ -42,7 +42,7 @@ type outStream struct {
 	ended  bool          // nothing more will come
 	lost   bool          // something did not fit: only a new stream helps
 	reader reader        // the present one; nil if there is none
-	begun  bool          // there was a reader once
+	last   reader        // the one there is or was; nil if there never was
 	hangUp time.Duration // > 0: the reader shall ask the client to come back
 	opener streamOpener  // is told when it becomes a stream; nil if nobody wants to know
 	room   chan struct{} // closed when a reader has taken or gone; nil if nobody waits
@@ -72,7 +72,7 @@ func (st *outStream) push(ctx context.Context, m Message, wait bool) error {
 		case st.ended || st.lost:
 			st.mu.Unlock()
 			return errGone
-		case st.reader == nil && st.begun && !st.resumable:
+		case st.reader == nil && st.last != nil && !st.resumable:
 			st.mu.Unlock()
 			return errGone
 		case st.unsent == 0 || st.unsent+m.size() <= maxUnsent || st.resumable && st.reader == nil:
@@ -213,7 +213,8 @@ func (st *outStream) attach() reader {
 }
 
 func (st *outStream) newReader() reader {
-	st.reader, st.begun, st.hangUp = make(reader, 1), true, 0
+	st.reader, st.hangUp = make(reader, 1), 0
+	st.last = st.reader
 	return st.reader
 }
 
@@ -316,11 +317,11 @@ func (st *outStream) remains() (bytes int, ended bool) {
 	return st.kept, st.ended
 }
 
-// attached reports whether there is a reader.
-func (st *outStream) attached() bool {
+// left reports whether nobody has come since this reader stopped.
+func (st *outStream) left(r reader) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.reader != nil
+	return st.reader == nil && st.last == r
 }
 
 // parseEventID reads what addEvent wrote.

@@ -46,9 +46,11 @@ type ServerOptions struct {
 	// asks before initialize, except ping. Otherwise it is answered.
 	RequireInitialize bool
 
-	// ComeBack lets handlers use Request.ComeBack. Legacy requests over HTTP
-	// then have goroutines of their own, which costs time.
-	ComeBack bool
+	// ComeBack says whether a client may be asked to come back for the answers
+	// to its requests (Request.ComeBack), for each request of a client that can.
+	// Such a request has a goroutine of its own, which costs time. nil means
+	// that none may.
+	ComeBack func(*Session) bool
 
 	// Batches is the longest batch to take, in every legacy revision. 0 means
 	// 50, and only in 2025-03-26, which alone has batches.

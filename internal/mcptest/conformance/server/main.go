@@ -3,9 +3,9 @@
 // prompts the suite asks for and the tasks extension. The names and texts in it
 // are the suite's, not ours.
 //
-// It prints its URL and serves until it is interrupted; with the argument stdio
-// it serves one client over its standard streams, in revision 2025-11-25 alone if
-// a second argument says so.
+// It prints its URL and serves until it is interrupted; with the argument stdio,
+// in place of http, it serves one client over its standard streams. Further
+// arguments are the revisions it speaks, if not all.
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(ctx context.Context, serve func(context.Context, *wire.Server) error, v
 		Versions:     versions,
 		Handler:      fixture,
 		ParamHeaders: fixture.paramHeaders,
-		ComeBack:     true,
+		ComeBack:     func(*wire.Session) bool { return true },
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
