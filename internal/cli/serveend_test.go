@@ -62,6 +62,22 @@ func holding(t *testing.T, flags ...string) (g *gatewayProcess, server net.Conn,
 	return g, server, told, answered
 }
 
+// awaitDrain returns when the gateway takes no more requests.
+func (g *gatewayProcess) awaitDrain() {
+	g.t.Helper()
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	for {
+		resp, answer := g.request(http.MethodPost, "/mcp", list, "Authorization", "Bearer "+g.token, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list")
+		switch resp.StatusCode {
+		case http.StatusServiceUnavailable:
+			return
+		case http.StatusOK:
+		default:
+			g.t.Fatalf("status %d: %s", resp.StatusCode, answer)
+		}
+	}
+}
+
 // gone waits for the end of a server's process.
 func gone(t *testing.T, told *bufio.Scanner) {
 	t.Helper()
@@ -79,13 +95,7 @@ func TestServeDrains(t *testing.T) {
 	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for { // it stops listening
-		c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-		if err != nil {
-			break
-		}
-		c.Close()
-	}
+	g.awaitDrain()
 	select {
 	case a := <-answered:
 		t.Fatalf("answered %s", a)
@@ -112,13 +122,7 @@ func TestServeEndsAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if sig == syscall.SIGTERM {
-				for { // it has noticed
-					c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-					if err != nil {
-						break
-					}
-					c.Close()
-				}
+				g.awaitDrain()
 			}
 		}
 		<-answered

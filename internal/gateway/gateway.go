@@ -105,24 +105,27 @@ func (g *Gateway) awaitSight(ctx context.Context) error {
 	}
 }
 
+var errClosed = errors.New("the gateway is shut down")
+
 // errUnknown is the error of an endpoint that does not exist.
 type errUnknown struct{ reason string }
 
 func (e errUnknown) Error() string { return e.reason }
 
 // endpoint returns the endpoint of a name: empty for everything, a server, or a
-// profile with @ before its name.
+// profile with @ before its name. Of a gateway that is shut down it returns those
+// there are: they take no more requests, but let those under way end well.
 func (g *Gateway) endpoint(name string) (*endpoint, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
-		return nil, errors.New("the gateway is shut down")
-	}
 	if ep := g.endpoints[name]; ep != nil {
 		if ep.profile == "" {
 			return ep, nil
 		}
 		return ep, g.hasProfile(ep.profile) // the settings may have changed
+	}
+	if g.closed {
+		return nil, errClosed
 	}
 	ep, err := g.newEndpoint(name)
 	if err != nil {
@@ -130,6 +133,12 @@ func (g *Gateway) endpoint(name string) (*endpoint, error) {
 	}
 	g.endpoints[name] = ep
 	return ep, nil
+}
+
+func (g *Gateway) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
 }
 
 // Check says why there is no such endpoint.
@@ -142,6 +151,9 @@ func (g *Gateway) Check(endpoint string) error {
 // returns when the client has gone or ctx has ended.
 func (g *Gateway) Serve(ctx context.Context, conn wire.Conn, endpoint string) error {
 	ep, err := g.endpoint(endpoint)
+	if err == nil && g.isClosed() {
+		err = errClosed
+	}
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}

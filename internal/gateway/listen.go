@@ -170,6 +170,9 @@ func (c *boundedConn) Close() error {
 // asked to end.
 const drainTime = 10 * time.Second
 
+// lastWords is how long the last answers may take to be written after that.
+const lastWords = 2 * time.Second
+
 // Site is what is served on an address: the gateway, and beside it what tells
 // others about it.
 type Site struct {
@@ -197,13 +200,12 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 	}
 	wait, cancel := context.WithTimeout(life, cmp.Or(s.patience, drainTime))
 	defer cancel()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_ = s.Gateway.Shutdown(wait) // that some were cancelled is what is meant to happen
-	}()
-	_ = server.Shutdown(wait) // closes the listener first
-	<-drained
+	// Until the calls are done clients have to reach us, to answer what a call
+	// asks and to come back for what they were sent away from.
+	_ = s.Gateway.Shutdown(wait) // that some were cancelled is what is meant to happen
+	written, cancel := context.WithTimeout(life, lastWords)
+	defer cancel()
+	_ = server.Shutdown(written)
 	end()
 	_ = server.Close()
 	<-failed
