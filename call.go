@@ -346,7 +346,13 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 	}
 	f := s.takeOff(ctx, sv.Name(), c.Method)
 	defer f.land()
-	c.Tag, c.AskTogether = f, s.opts.Client != nil && s.opts.Client.AskedInCalls
+	if client := s.opts.Client; client != nil {
+		c.AskTogether = client.AskedInCalls
+		if client.ComeBack != nil && s.Remote() {
+			c.ComeBack = f.comeBack
+		}
+	}
+	c.Tag = f
 	raw, err := sv.CallListed(ctx, c, accept)
 	return raw, callError(sv.Name(), err)
 }

@@ -81,6 +81,15 @@ func (f *flight) putDown() {
 	}
 }
 
+// comeBack tells the session's user that the server wants its client back for the
+// answer after that time.
+func (f *flight) comeBack(after time.Duration) {
+	_ = f.session.host.protect("Client.ComeBack", func() error { // the call goes on
+		f.session.opts.Client.ComeBack(f.ctx, f.server, after)
+		return nil
+	})
+}
+
 // gone returns a channel that is closed when the flight has landed.
 func (f *flight) gone() <-chan struct{} {
 	f.session.mu.Lock()

@@ -231,6 +231,10 @@ func (c *Client) capabilities(host elicitModes) json.RawMessage {
 	return c.elicitModes().or(host).declare(raw)
 }
 
+// Remote reports whether a server of the session is reached over HTTP. Only such
+// a server can want its client to come back: see Client.ComeBack.
+func (s *Session) Remote() bool { return s.toolset().remote }
+
 // Decision is whether a call may go ahead, and what decided it.
 type Decision struct {
 	Effect Effect `json:"effect"`

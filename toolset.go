@@ -29,6 +29,7 @@ type toolSet struct {
 	names    *bridge.Names      // of tools
 	byRef    map[bridge.Ref]int // of tools
 	denied   map[string]*Rule   // by server, the rule that denies all of it
+	remote   bool               // a server is reached over HTTP
 	warnings []string
 
 	// Made when they are first asked for.
@@ -149,6 +150,7 @@ func (s *Session) buildTools(in toolInputs) *toolSet {
 	}
 
 	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all)), denied: map[string]*Rule{}}
+	set.remote = slices.ContainsFunc(in.servers, func(st *ServerStatus) bool { return st.Transport == config.HTTP || st.Transport == config.SSE })
 	set.prompts = sync.OnceValues(func() ([]Prompt, *bridge.Names) { return set.namePrompts(naming) })
 	set.uris = sync.OnceValue(set.routeURIs)
 	s.applyRules(set, all)

@@ -140,6 +140,12 @@ type Client struct {
 	Changed         func(Lists)                                                              // what the session offers
 	ResourceUpdated func(server, uri string, params json.RawMessage)                         // that was subscribed to
 	Notified        func(ctx context.Context, server, method string, params json.RawMessage) // of anything else
+
+	// ComeBack is told that a server has ended the stream that carries a request
+	// and wants its client back for the answer after that time, as those of the
+	// protocol's revision 2025-11-25 may over HTTP. Patchbay comes back by itself;
+	// a server in front of it can ask the same of its own client.
+	ComeBack func(ctx context.Context, server string, after time.Duration)
 }
 
 // Lists says which lists of a session are meant.

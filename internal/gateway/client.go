@@ -93,6 +93,7 @@ func (c *client) abilities(sess *wire.Session) *patchbay.Client {
 		Progress:     c.progress,
 		Log:          c.logged,
 		Notified:     c.notified,
+		ComeBack:     comeBack,
 		ResourceUpdated: func(server, uri string, params json.RawMessage) {
 			c.updated(server, uri, params)
 		},
@@ -199,6 +200,21 @@ func (c *client) notified(ctx context.Context, server, method string, params jso
 		return // another client's
 	}
 	c.passOn(ctx, method, params)
+}
+
+// comeBack asks the client of a request what the server asks of us: to come back
+// for the answer. One that cannot has it as soon as we do.
+func comeBack(ctx context.Context, _ string, after time.Duration) {
+	if r := requestOf(ctx); r != nil {
+		r.ComeBack(after)
+	}
+}
+
+// mayComeBack reports whether a client may be asked to come back: whether there
+// is a server that may ask for it.
+func (ep *endpoint) mayComeBack(sess *wire.Session) bool {
+	c, ok := sess.State.(*client)
+	return ok && c.session.Remote()
 }
 
 // changed tells the client that lists have changed.

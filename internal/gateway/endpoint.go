@@ -52,6 +52,7 @@ func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
 		Closed:       ep.closed,
 		Listen:       ep.listen,
 		ParamHeaders: ep.paramHeaders,
+		ComeBack:     ep.mayComeBack,
 		MaxByOne:     1024, // as many agents may share a token
 		Logger:       g.log,
 	})
