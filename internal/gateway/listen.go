@@ -223,7 +223,6 @@ func (s *Site) handler() http.Handler {
 // routes puts what is beside the gateway beside it.
 func (s *Site) routes(mcp http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(endpointRoot, mcp)
 	mux.Handle(endpointRoot+"/", mcp)
 	// It is ready as soon as it listens: no list waits for a server.
 	mux.HandleFunc("GET /healthz", alive)
@@ -232,7 +231,13 @@ func (s *Site) routes(mcp http.Handler) http.Handler {
 		s.Auth.handleMetadata(mux)
 	}
 	mux.HandleFunc("/", s.lost)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == endpointRoot { // as nearly always
+			mcp.ServeHTTP(w, r)
+		} else {
+			mux.ServeHTTP(w, r)
+		}
+	})
 }
 
 // lost answers for what is not there. Clients without a token look here for a

@@ -292,16 +292,21 @@ func (m *requestMeta) addTo(params json.RawMessage) (json.RawMessage, error) {
 	if !ok || isNull(meta) {
 		return SetMember(params, m.whole, "_meta")
 	}
-	merged, err := SetMember(meta, m.version, MetaProtocolVersion)
-	if err != nil {
-		return nil, fmt.Errorf("_meta: %w", err)
+	merged := []byte(meta)
+	var err error
+	if version, _ := Member(meta, MetaProtocolVersion); string(version) != string(m.version) {
+		merged, err = SetMember(merged, m.version, MetaProtocolVersion)
 	}
 	for _, o := range m.optional {
-		if _, has := Member(merged, o.name); !has {
-			if merged, err = SetMember(merged, o.value, o.name); err != nil {
-				return nil, err
-			}
+		if _, has := Member(merged, o.name); !has && err == nil {
+			merged, err = SetMember(merged, o.value, o.name)
 		}
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("_meta: %w", err)
+	case string(merged) == string(meta): // as a client of the same revision sends it
+		return params, nil
 	}
 	return SetMember(params, merged, "_meta")
 }

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,7 +57,7 @@ func isJSON(contentType string) bool {
 type accepted struct{ json, stream bool }
 
 func parseAccept(values []string) accepted {
-	if len(values) == 0 {
+	if len(values) == 0 || slices.Equal(values, acceptBoth) {
 		return accepted{true, true}
 	}
 	var a accepted
