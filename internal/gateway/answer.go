@@ -57,7 +57,7 @@ func (c *client) sessionFor(ctx context.Context, r *wire.Request) (s *patchbay.S
 	if r.Session.Era == wire.Legacy {
 		return c.session, func() {}, nil
 	}
-	c.level(ctx, r.Params)
+	c.level(ctx, r.Session)
 	if c.asked == nil {
 		return c.session, func() {}, nil
 	}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -40,6 +39,7 @@ type clients struct {
 type modernClient struct {
 	*client
 	key   clientKey
+	done  func() // ends a use
 	users int
 	used  time.Time   // when the last use ended
 	idle  *time.Timer // looks whether that is long ago; nil until it was idle once
@@ -60,6 +60,7 @@ func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
 			return nil, nil, err
 		}
 		m = &modernClient{client: c, key: key}
+		m.done = func() { cs.leave(m) }
 		if cs.all == nil {
 			cs.all = map[clientKey]*modernClient{}
 		}
@@ -68,7 +69,7 @@ func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
 		}
 	}
 	m.users++
-	return m.client, func() { cs.leave(m) }, nil
+	return m.client, m.done, nil
 }
 
 // leave ends a use of a client.
@@ -237,8 +238,8 @@ func (c *client) unsubscribe(ctx context.Context, uri string) error {
 
 // level asks servers for log messages as a modern request does: from a level on,
 // for as long as this client asks for nothing else.
-func (c *client) level(ctx context.Context, params json.RawMessage) {
-	if level, ok := wire.StringMember(params, "_meta", wire.MetaLogLevel); ok {
+func (c *client) level(ctx context.Context, sess *wire.Session) {
+	if level := sess.LogLevel(); level != "" {
 		_ = c.session.SetLogLevel(ctx, c.ep.single, level) // the wire has checked it
 	}
 }

@@ -43,6 +43,7 @@ type call struct {
 	silence time.Time   // until then the other side may be silent
 	timer   *time.Timer // nil until a call needed one
 	fires   time.Time   // when the timer does, which may be too early; zero if it does not
+	sending sendContext // of the request
 
 	// Guarded by Peer.mu.
 	place    *list.Element     // in Peer.queue; nil once it has left it
@@ -266,7 +267,8 @@ func (p *Peer) send(ctx context.Context, k *call, request Message) error {
 	if k.end.IsZero() {
 		return p.sent(ctx, k, ctx, p.conn.Write(ctx, request))
 	}
-	bound := &sendContext{Context: ctx, end: k.silence}
+	bound := &k.sending
+	bound.Context, bound.end = ctx, k.silence
 	defer bound.release()
 	err := p.conn.Write(bound, request)
 	if err == nil && bound.waited() {
@@ -502,10 +504,12 @@ func (c *sendContext) waited() bool {
 	return c.inner != nil
 }
 
+// release ends the context when the send is over. It may be used anew then.
 func (c *sendContext) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancel != nil {
 		c.cancel()
 	}
+	c.Context, c.inner, c.cancel = context.Background(), nil, nil
 }

@@ -28,7 +28,7 @@ func (c *Client) callWithInput(ctx context.Context, call Call) (json.RawMessage,
 		if err != nil {
 			return nil, err
 		}
-		if kind, _ := StringMember(result, "resultType"); kind != ResultInputRequired {
+		if kind, _ := Member(result, "resultType"); !isString(kind, ResultInputRequired) {
 			return result, nil
 		}
 		requests, asked := Member(result, "inputRequests")

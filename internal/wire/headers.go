@@ -49,26 +49,27 @@ func setMirror(h http.Header, method string, params json.RawMessage) {
 	}
 }
 
-// checkMirror reports the first difference between the headers and the body.
-func checkMirror(h http.Header, method string, params json.RawMessage) error {
+// checkMirror reports the first difference between the headers and the body, and
+// returns the name that both have.
+func checkMirror(h http.Header, method string, params json.RawMessage) (name string, err error) {
 	got, err := singleHeader(h, headerMethod) // which is never in base64
 	if err != nil {
-		return err
+		return "", err
 	}
 	if got != method {
-		return fmt.Errorf("%s header says %q, the body %q", headerMethod, got, method)
+		return "", fmt.Errorf("%s header says %q, the body %q", headerMethod, got, method)
 	}
 	name, ok := mirroredName(method, params)
 	if !ok {
-		return nil // nothing to repeat, or params that are invalid for another reason
+		return "", nil // nothing to repeat, or params that are invalid for another reason
 	}
 	if got, err = decodedHeader(h, headerName); err != nil {
-		return err
+		return "", err
 	}
 	if got != name {
-		return fmt.Errorf("%s header says %q, the body %q", headerName, got, name)
+		return "", fmt.Errorf("%s header says %q, the body %q", headerName, got, name)
 	}
-	return nil
+	return name, nil
 }
 
 // singleHeader returns the value of a header that has to be there exactly once.

@@ -83,7 +83,7 @@ func TestMirror(t *testing.T) {
 			if diff := cmp.Diff(tt.want, h); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			if err := checkMirror(h, tt.method, json.RawMessage(tt.params)); err != nil {
+			if _, err := checkMirror(h, tt.method, json.RawMessage(tt.params)); err != nil {
 				t.Errorf("check: %v", err)
 			}
 		})
@@ -110,14 +110,14 @@ func TestMirrorMismatch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := checkMirror(tt.h, "tools/call", json.RawMessage(params))
+			_, err := checkMirror(tt.h, "tools/call", json.RawMessage(params))
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
 	}
 	inBase64 := http.Header{headerMethod: {"tools/call"}, headerName: {"=?base64?ZWNobw==?="}}
-	if err := checkMirror(inBase64, "tools/call", json.RawMessage(params)); err != nil {
+	if _, err := checkMirror(inBase64, "tools/call", json.RawMessage(params)); err != nil {
 		t.Errorf("a name may be in base64 without need: %v", err)
 	}
 }

@@ -20,15 +20,17 @@ func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, princi
 		h.notify(r.Context(), &Notification{Method: m.Method, Params: m.Params, Link: &j.own, Session: &j.own})
 		return h.accept(w)
 	}
-	if err := checkMirror(r.Header, m.Method, m.Params); err != nil {
+	name, err := checkMirror(r.Header, m.Method, m.Params)
+	if err != nil {
 		return mismatch(m.ID, err)
 	}
 	refused := h.server.modernGate(&j.own, m.Method, meta)
 	if refused == nil && m.Method == "tools/call" && h.server.opts.ParamHeaders != nil {
-		tool, _ := StringMember(m.Params, "name")
-		arguments, _ := Member(m.Params, "arguments")
-		if err := h.server.opts.ParamHeaders(&j.own, tool).Check(r.Header, arguments); err != nil {
-			return mismatch(m.ID, err)
+		if repeated := h.server.opts.ParamHeaders(&j.own, name); repeated != nil {
+			arguments, _ := Member(m.Params, "arguments")
+			if err := repeated.Check(r.Header, arguments); err != nil {
+				return mismatch(m.ID, err)
+			}
 		}
 	}
 	switch {

@@ -281,6 +281,15 @@ func Unquote(raw []byte) (string, bool) {
 	return string(appendUnescaped(make([]byte, 0, len(raw)), raw)), true
 }
 
+// isString reports whether a valid JSON value is the string s.
+func isString(raw []byte, s string) bool {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return len(raw) == len(s)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == s
+	}
+	text, ok := Unquote(raw)
+	return ok && text == s
+}
+
 // appendUnescaped decodes the text between the quotes of a valid JSON string.
 func appendUnescaped(dst, raw []byte) []byte {
 	for {

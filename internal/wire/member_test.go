@@ -113,6 +113,16 @@ func TestDeleteMember(t *testing.T) {
 	}
 }
 
+func TestIsString(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`"plain"`: true, `"pl\u0061in"`: true, `"plai"`: false, `"plain\n"`: false, `plain`: false, `"`: false, ``: false, `1234567`: false,
+	} {
+		if got := isString([]byte(raw), "plain"); got != want {
+			t.Errorf("isString(%s) = %v", raw, got)
+		}
+	}
+}
+
 // FuzzMember checks the splicing functions against decoding the whole.
 func FuzzMember(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1},"c":[{}]}`), "a", "b", "text")

@@ -26,7 +26,7 @@ func (p *Peer) outgoingParams(k *call) json.RawMessage {
 	if !ok && k.Progress == nil {
 		return k.Params
 	}
-	params, err := SetMember(k.Params, strconv.AppendInt(nil, k.id, 10), "_meta", "progressToken")
+	params, err := SetMember(k.Params, strconv.AppendInt(make([]byte, 0, 20), k.id, 10), "_meta", "progressToken")
 	if err != nil {
 		return k.Params // _meta is not an object: the other side may say so
 	}

@@ -141,6 +141,15 @@ func (s *Session) setLogLevel(raw json.RawMessage) *Error {
 	return nil
 }
 
+// LogLevel is the least severe level of log messages that the client asked for,
+// empty if it did not ask.
+func (s *Session) LogLevel() string {
+	if wanted := s.level.Load(); wanted > 0 {
+		return logLevels[wanted-1]
+	}
+	return ""
+}
+
 // wantsLog reports whether a log message may go to the client. A legacy client
 // that never set a level gets all, a modern one none.
 func (s *Session) wantsLog(params json.RawMessage) bool {
