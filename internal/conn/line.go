@@ -270,7 +270,7 @@ func (s *line) succeed() {
 // first, as long as nobody calls it or waits for it. The first that people want
 // to see are the lists, and fifty processes that start at that very moment would
 // make them wait for what they do not need.
-const headStart = 100 * time.Millisecond
+const headStart = 250 * time.Millisecond
 
 // makeWay gives others a head start if the server can afford it.
 func (s *line) makeWay() {
