@@ -26,6 +26,10 @@ var defaultGrace = grace{stdin: 2 * time.Second, term: 2 * time.Second, kill: 50
 // that do not tell whether somebody who escaped holds it open.
 const drainGrace = 250 * time.Millisecond
 
+// stderrBuffer is how much of a child's standard error is read at a time: most
+// children write nothing to it, or a line now and then.
+const stderrBuffer = 4 << 10
+
 // Child is a running process, the leader of a session and group of its own. Its
 // methods are safe for concurrent use. Whoever starts one closes it, also when
 // it has ended by itself.
@@ -145,7 +149,7 @@ func (c *Child) supervise(stderr *output) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		_, _ = io.Copy(&c.stderr, stderr)
+		_, _ = io.CopyBuffer(&c.stderr, stderr, make([]byte, stderrBuffer))
 	}()
 	go func() {
 		defer close(c.exited)
