@@ -242,9 +242,11 @@ func (h *Host) reload(ctx context.Context) error {
 	}
 	snap := Snapshot{
 		Dir: h.opts.Dir, Project: h.places.project,
-		Servers: []ServerStatus{}, Files: append(settings.files, found.Files...), Hooks: hooks, Problems: append(problems, found.Problems...),
+		Files: append(settings.files, found.Files...), Hooks: hooks, Problems: append(problems, found.Problems...),
 	}
-	for _, m := range config.Merge(candidates) {
+	merged := config.Merge(candidates)
+	snap.Servers = make([]ServerStatus, 0, len(merged))
+	for _, m := range merged {
 		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry)]))
 	}
 	if h.opts.FailOnInvalid {
