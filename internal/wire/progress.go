@@ -14,43 +14,61 @@ import (
 // progress only grows, it is the oldest that are dropped then.
 const maxProgress = 256
 
-// outgoingParams returns the params with a progress token of our own in the
-// place of the caller's, if there is one or progress is wanted.
+// outgoingParams returns the params with what belongs into their _meta: a
+// progress token of our own in the place of the caller's, if there is one or
+// progress is wanted, and what every request of the modern era has, if there was
+// no _meta.
 func (p *Peer) outgoingParams(k *call) json.RawMessage {
-	if k.Progress != nil || k.meta != nil {
-		if params, ok := insertMeta(k.Params, k.meta, k.Progress != nil, k.id); ok {
-			return params
-		}
-	}
-	token, ok := Member(k.Params, "_meta", "progressToken")
-	if !ok && k.Progress == nil {
-		return k.Params
-	}
-	params, err := SetMember(k.Params, strconv.AppendInt(make([]byte, 0, 20), k.id, 10), "_meta", "progressToken")
-	if err != nil {
-		return k.Params // _meta is not an object: the other side may say so
-	}
-	if ok {
-		p.mu.Lock()
-		k.token = token
-		p.mu.Unlock()
-	}
-	return params
-}
-
-// insertMeta gives params that have no _meta one with what is wanted in it, in
-// one go, as nearly every call needs it. It reports false if they have one.
-func insertMeta(params json.RawMessage, meta *requestMeta, token bool, id int64) (json.RawMessage, bool) {
-	if isNull(params) {
+	params := k.Params
+	if isNull(params) && (k.Progress != nil || k.meta != nil) {
 		params = json.RawMessage("{}")
 	}
 	c := newCursor(params)
-	if !c.open || c.find("_meta") {
-		return nil, false
+	if !c.open {
+		return params
+	}
+	if !c.find("_meta") {
+		return k.insertMeta(params, c)
+	}
+	meta := newCursor(c.value())
+	has := meta.find(MetaProgressToken)
+	if !has && k.Progress == nil || !meta.open && !isNull(meta.text) {
+		return params // the other side may say what is wrong with _meta
+	}
+	if !meta.open {
+		params, _ = SetMember(params, k.appendID(nil), "_meta", MetaProgressToken) // null counts as an object
+		return params
+	}
+	start, end := c.valueStart+meta.pos, c.valueStart+meta.pos
+	if has {
+		start, end = c.valueStart+meta.valueStart, c.valueStart+meta.valueEnd
+		p.mu.Lock()
+		k.token = meta.value()
+		p.mu.Unlock()
+	}
+	out := append(make([]byte, 0, len(params)+40), params[:start]...)
+	if !has && meta.valueEnd > 0 { // it is not the first
+		out = append(out, ',')
+	}
+	if !has {
+		out = append(out, tokenName...)
+	}
+	return append(k.appendID(out), params[end:]...)
+}
+
+const tokenName = `"` + MetaProgressToken + `":`
+
+func (k *call) appendID(dst []byte) []byte { return strconv.AppendInt(dst, k.id, 10) }
+
+// insertMeta gives params that have no _meta one with what is wanted in it, in
+// one go, as nearly every call needs it. c is at their end.
+func (k *call) insertMeta(params json.RawMessage, c cursor) json.RawMessage {
+	if k.meta == nil && k.Progress == nil {
+		return params
 	}
 	var members []byte
-	if meta != nil {
-		members = meta.whole[1 : len(meta.whole)-1]
+	if k.meta != nil {
+		members = k.meta.whole[1 : len(k.meta.whole)-1]
 	}
 	out := make([]byte, 0, len(params)+len(members)+48)
 	out = append(out, params[:c.pos]...)
@@ -58,14 +76,13 @@ func insertMeta(params json.RawMessage, meta *requestMeta, token bool, id int64)
 		out = append(out, ',')
 	}
 	out = append(append(out, `"_meta":{`...), members...)
-	if token {
+	if k.Progress != nil {
 		if members != nil {
 			out = append(out, ',')
 		}
-		out = append(out, `"progressToken":`...)
-		out = strconv.AppendInt(out, id, 10)
+		out = k.appendID(append(out, tokenName...))
 	}
-	return append(append(out, '}'), params[c.pos:]...), true
+	return append(append(out, '}'), params[c.pos:]...)
 }
 
 // progressed passes a progress notification to its call. It reports false if
