@@ -94,7 +94,7 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.callTool(ctx, t, params, s.protectProgress(c.Progress))
+	raw, err := s.callTool(ctx, t, params, c.Meta, s.protectProgress(c.Progress))
 	if err != nil {
 		return nil, err
 	}
@@ -122,12 +122,12 @@ func (c Call) params(t *offered) (json.RawMessage, error) {
 }
 
 // callTool makes a tools/call with params whose name is the tool's own, if the
-// rules, the hooks and whoever is asked let it.
-func (s *Session) callTool(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
+// rules, the hooks and whoever is asked let it. meta is what params have as _meta.
+func (s *Session) callTool(ctx context.Context, t *offered, params, meta json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
 	if s.host.opts.Observe == nil {
 		return s.callPermitted(ctx, t, params, progress, nil)
 	}
-	r, params := s.begin("tools/call", t.Server, params)
+	r, params := s.begin("tools/call", t.Server, params, meta)
 	r.decided(t)
 	raw, err := s.callPermitted(ctx, t, params, progress, &r)
 	s.end(ctx, r, raw, err)
@@ -218,13 +218,13 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	if err := checkParams(method, params); err != nil {
 		return nil, err
 	}
-	progress := s.passOn(ctx, server, params)
+	meta, _ := wire.Member(params, "_meta")
 	switch method {
 	case "tools/call":
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		return json.RawMessage(`{}`), s.keep(ctx, server, method, params)
 	default:
-		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: progress})
+		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: s.passOn(ctx, server, meta)})
 	}
 	name, _ := wire.StringMember(params, "name")
 	set := s.toolset()
@@ -234,12 +234,12 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 		s.unknown(ctx, server, name, err)
 		return nil, err
 	}
-	return s.forwardCall(ctx, &set.tools[i], params, progress)
+	return s.forwardCall(ctx, &set.tools[i], params, meta)
 }
 
 // forwardCall calls a tool with params whose name is the tool's own.
-func (s *Session) forwardCall(ctx context.Context, t *offered, params json.RawMessage, progress func(json.RawMessage)) (json.RawMessage, error) {
-	raw, err := s.callTool(ctx, t, params, progress)
+func (s *Session) forwardCall(ctx context.Context, t *offered, params, meta json.RawMessage) (json.RawMessage, error) {
+	raw, err := s.callTool(ctx, t, params, meta, s.passOn(ctx, t.Server, meta))
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,8 @@ func (s *Session) ForwardCall(ctx context.Context, params json.RawMessage) (Tool
 	if err != nil { // which it was found by
 		return t.Tool, nil, err
 	}
-	raw, err := s.forwardCall(ctx, t, own, s.passOn(ctx, t.Server, params))
+	meta, _ := wire.Member(params, "_meta")
+	raw, err := s.forwardCall(ctx, t, own, meta)
 	return t.Tool, raw, err
 }
 
@@ -302,13 +303,13 @@ func checkParams(method string, params json.RawMessage) error {
 }
 
 // passOn returns what receives the progress of a request whose sender asked for
-// it, nil if that is nobody.
-func (s *Session) passOn(ctx context.Context, server string, params json.RawMessage) func(json.RawMessage) {
+// it in its _meta, nil if that is nobody.
+func (s *Session) passOn(ctx context.Context, server string, meta json.RawMessage) func(json.RawMessage) {
 	client := s.opts.Client
 	if client == nil || client.Progress == nil {
 		return nil
 	}
-	if _, asked := wire.Member(params, "_meta", wire.MetaProgressToken); !asked {
+	if _, asked := wire.Member(meta, wire.MetaProgressToken); !asked {
 		return nil
 	}
 	return s.protectProgress(func(p json.RawMessage) { client.Progress(ctx, server, p) })
@@ -329,7 +330,8 @@ func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.Ra
 	if s.host.opts.Observe == nil {
 		return s.request(ctx, server, c, nil)
 	}
-	r, params := s.begin(c.Method, server, c.Params)
+	meta, _ := wire.Member(c.Params, "_meta")
+	r, params := s.begin(c.Method, server, c.Params, meta)
 	c.Params = params
 	raw, err := s.request(ctx, server, c, nil)
 	s.end(ctx, r, raw, err)

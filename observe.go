@@ -54,9 +54,9 @@ const maxUnknownName = 128
 
 // begin starts the record of a request, and returns the params to send: those of
 // the caller, unless the server is to be told of a span.
-func (s *Session) begin(method, server string, params json.RawMessage) (CallRecord, json.RawMessage) {
+func (s *Session) begin(method, server string, params, meta json.RawMessage) (CallRecord, json.RawMessage) {
 	r := CallRecord{Time: s.host.opts.Now().UTC(), Session: s.opts.Name, Method: method, Server: server, BytesIn: len(params)}
-	parent, _ := wire.StringMember(params, "_meta", "traceparent")
+	parent, _ := wire.StringMember(meta, "traceparent")
 	trace, span, sampled := parseTraceparent(parent)
 	r.TraceID, r.ParentID = trace, span
 	if !s.host.opts.Traces || trace != "" && !sampled {

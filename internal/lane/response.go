@@ -86,14 +86,32 @@ func (w *response) WriteHeader(status int) {
 		line = append(append(append(line, "Date: "...), w.conn.server.now()...), "\r\n"...)
 	}
 	_, _ = w.out.Write(line) // here and below: the error stays until it is flushed
-	_ = w.header.WriteSubset(w.out, framing)
+	w.writeHeader()
 	if !w.bodyAllowed() {
 		w.commit(nil)
 	}
 }
 
-// framing are the headers that are for the lane to write, not for handlers.
-var framing = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Trailer": true}
+// writeHeader writes what the handler has set. What is no name is left out, and
+// no value can end its line, as in net/http.
+func (w *response) writeHeader() {
+	for name, values := range w.header {
+		switch name {
+		case "Content-Length", "Transfer-Encoding", "Connection", "Trailer":
+			continue // these are for the lane to write
+		}
+		if !isToken(name) {
+			continue
+		}
+		for _, value := range values {
+			value = strings.Trim(lineEnds.Replace(value), " \t")
+			line := append(append(w.out.AvailableBuffer(), name...), ": "...)
+			_, _ = w.out.Write(append(append(line, value...), "\r\n"...))
+		}
+	}
+}
+
+var lineEnds = strings.NewReplacer("\n", " ", "\r", " ")
 
 func (w *response) bodyAllowed() bool {
 	return w.status != http.StatusNoContent && w.status != http.StatusNotModified
