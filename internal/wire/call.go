@@ -39,11 +39,11 @@ type call struct {
 	answer chan outcome  // room for one
 	signal chan struct{} // room for one: it has left the queue, or progress came
 
-	end     time.Time   // of MaxTimeout; zero if there is no limit
-	silence time.Time   // until then the other side may be silent
-	timer   *time.Timer // nil until a call needed one
-	fires   time.Time   // when the timer does, which may be too early; zero if it does not
-	sending sendContext // of the request
+	end     time.Time    // of MaxTimeout; zero if there is no limit
+	silence time.Time    // until then the other side may be silent
+	timer   *time.Timer  // nil until a call needed one
+	fires   time.Time    // when the timer does, which may be too early; zero if it does not
+	sending *sendContext // for the next send; nil if somebody may have that of the last one
 
 	// Guarded by Peer.mu.
 	place    *list.Element     // in Peer.queue; nil once it has left it
@@ -267,14 +267,21 @@ func (p *Peer) send(ctx context.Context, k *call, request Message) error {
 	if k.end.IsZero() {
 		return p.sent(ctx, k, ctx, p.conn.Write(ctx, request))
 	}
-	bound := &k.sending
+	bound := k.sending
+	if bound == nil {
+		bound = &sendContext{}
+	}
 	bound.Context, bound.end = ctx, k.silence
-	defer bound.release()
 	err := p.conn.Write(bound, request)
-	if err == nil && bound.waited() {
+	if err = p.sent(ctx, k, bound, err); bound.release() {
+		k.sending = bound
+		return err
+	}
+	k.sending = nil
+	if err == nil {
 		k.arm() // the time it took to send is not silence
 	}
-	return p.sent(ctx, k, bound, err)
+	return err
 }
 
 // sent is the error of a send under bound, which is ctx with the call's limit.
@@ -497,19 +504,16 @@ func (c *sendContext) Err() error {
 	return c.Context.Err()
 }
 
-// waited reports whether someone asked for Done.
-func (c *sendContext) waited() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.inner != nil
-}
-
-// release ends the context when the send is over. It may be used anew then.
-func (c *sendContext) release() {
+// release ends the context when the send is over, and reports whether it can be
+// used for another one. Not if someone asked for Done: what was derived from it
+// may look at it even later, as the transports of net/http do.
+func (c *sendContext) release() (unused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancel != nil {
 		c.cancel()
+		return false
 	}
-	c.Context, c.inner, c.cancel = context.Background(), nil, nil
+	c.Context = context.Background()
+	return true
 }

@@ -561,3 +561,41 @@ func FuzzPeer(f *testing.F) {
 		b.Close()
 	})
 }
+
+// keepingConn keeps the contexts it was written with, as transports of net/http
+// do for a while after the request.
+type keepingConn struct {
+	Conn
+	kept []context.Context
+}
+
+func (c *keepingConn) Write(ctx context.Context, m Message) error {
+	c.kept = append(c.kept, ctx)
+	_ = ctx.Done() // as whoever derives another from it
+	return c.Conn.Write(ctx, m)
+}
+
+// TestSendContextIsItsOwn: what a send was made with is over after it, and says
+// nothing of later ones.
+func TestSendContextIsItsOwn(t *testing.T) {
+	a, b := Pipe()
+	conn := &keepingConn{Conn: a}
+	p := NewPeer(conn, nil, nil)
+	other := NewPeer(b, handlerFuncs{request: func(context.Context, *Request) (json.RawMessage, error) {
+		return json.RawMessage(`{}`), nil
+	}}, nil)
+	defer other.Close()
+	defer p.Close()
+	type key struct{}
+	for i := range 3 {
+		ctx := context.WithValue(t.Context(), key{}, i)
+		if _, err := p.Call(ctx, Call{Method: "x", Timeout: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, ctx := range conn.kept {
+		if ctx.Err() == nil || ctx.Value(key{}) != i {
+			t.Errorf("send %d: the context has the value %v and the error %v", i, ctx.Value(key{}), ctx.Err())
+		}
+	}
+}
