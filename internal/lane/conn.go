@@ -120,11 +120,9 @@ func (c *conn) next(first bool) (kind, error) {
 	settings := c.server.http
 	headTime := cmp.Or(settings.ReadHeaderTimeout, settings.ReadTimeout)
 	idleTime := cmp.Or(settings.IdleTimeout, settings.ReadTimeout)
-	begun := first
+	begun, idle := first, false
 	if first {
 		_ = c.SetReadDeadline(after(headTime))
-	} else if c.start == c.end {
-		_ = c.SetReadDeadline(after(idleTime))
 	}
 	blank := 0
 	for {
@@ -140,9 +138,14 @@ func (c *conn) next(first bool) (kind, error) {
 		if c.end-c.start == len(c.buf) {
 			return other, nil
 		}
-		if !begun && c.start < c.end {
+		switch {
+		case begun:
+		case c.start < c.end:
 			begun = true
 			_ = c.SetReadDeadline(after(headTime))
+		case !idle: // empty lines that come meanwhile do not prolong it
+			idle = true
+			_ = c.SetReadDeadline(after(idleTime))
 		}
 		if err := c.fill(); err != nil {
 			if c.start == c.end || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -248,6 +248,8 @@ func TestTimes(t *testing.T) {
 		{"a head bit by bit", []string{post("/", "x"), "P", "O", "S", "T", " ", "/", "a"}, 6 * time.Second, "1"},
 		{"idle", []string{post("/", "x"), post("/", "x")}, 91 * time.Second, "1"},
 		{"empty lines", []string{post("/", "x"), "\r\n"}, 90 * time.Second, "1"},
+		{"empty lines at once", []string{post("/", "x") + "\r\n"}, 90 * time.Second, "1"},
+		{"empty lines during a long call", []string{post("/long", "x"), "\r\n"}, 2*time.Minute + 90*time.Second, "1"},
 		{"half a body", []string{request("POST / HTTP/1.1", "Host: a", "Content-Length: 2") + "x"}, 30*time.Second + lingerTime, "timeout"},
 		{"half a body for long", []string{request("POST /own HTTP/1.1", "Host: a", "Content-Length: 2") + "x"}, time.Minute + lingerTime, "timeout"},
 		{"half a body not read", []string{request("POST /not HTTP/1.1", "Host: a", "Content-Length: 2") + "x"}, 30*time.Second + lingerTime, "not"},
