@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/lane"
 )
 
 // dialRaw opens a connection to the site and sends a request as it is.
@@ -64,6 +66,35 @@ func TestFaultSlowReader(t *testing.T) {
 	if r := s.modern(3, "tools/call", echoCall, "{}"); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+}
+
+// Fault 40 at the last moment: a client that reads a stream, but not its end, is
+// not waited for either.
+func TestFaultStreamEndUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server, served := lane.New(NewHTTPServer(t.Context(), NewHTTPHandler(newTestServer(t), HTTPOptions{}))), make(chan error)
+		go func() { served <- server.Serve(l) }()
+		near, far := net.Pipe()
+		defer near.Close()
+		l.conns <- far
+		s := &site{t: t, url: "http://localhost"}
+		if err := s.modernRequest(1, "tools/call", `{"name":"progress","_meta":{"progressToken":1}}`, "{}").Write(near); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(near)
+		for line := ""; !strings.Contains(line, `"done"`); {
+			var err error
+			if line, err = in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		if err := server.Shutdown(t.Context()); err != nil || time.Since(start) != writeTimeout {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		<-served
+	})
 }
 
 // Fault 40 for subscriptions: what does not fit breaks the stream off, and does

@@ -159,11 +159,13 @@ func (e *eventWriter) comment() {
 	e.flush()
 }
 
+// stop is for the end of the stream. The mark of that is still to be written,
+// by the HTTP server, which then sets deadlines for the next response.
 func (e *eventWriter) stop() {
 	if e.timer != nil {
 		e.timer.Stop()
 		if !e.broken {
-			e.control.SetWriteDeadline(time.Time{})
+			e.control.SetWriteDeadline(time.Now().Add(e.times.write))
 		}
 	}
 }
