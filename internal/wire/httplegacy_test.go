@@ -213,33 +213,35 @@ func TestLegacyIDInUse(t *testing.T) {
 func TestLegacyAsk(t *testing.T) {
 	h := newTestHandler()
 	errs := make(chan error, 1)
-	h.tools["ask"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
-		answer, err := r.Link.Call(ctx, Call{Method: "roots/list", Timeout: 20 * time.Millisecond, MaxTimeout: time.Minute})
-		errs <- err
-		return answer, nil
+	for name, patience := range map[string]time.Duration{"ask": time.Minute, "ask in vain": time.Millisecond} {
+		h.tools[name] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
+			answer, err := r.Link.Call(ctx, Call{Method: "roots/list", Timeout: patience, MaxTimeout: time.Minute})
+			errs <- err
+			return answer, nil
+		}
 	}
 	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
 	id := s.initialize(Version20250618, `{"roots":{}}`)
-	ask := func(n int) (*events, Message) {
-		e := s.open(s.request("POST", toolCall(n, "ask"), headerSession, id))
+	ask := func(n int, tool string) (*events, Message) {
+		e := s.open(s.request("POST", toolCall(n, tool), headerSession, id))
 		q := e.must()
 		if q.Method != "roots/list" || q.Kind() != KindRequest {
 			t.Fatalf("%v", q)
 		}
 		return e, q
 	}
-	e, q := ask(1)
+	e, q := ask(1, "ask")
 	s.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, q.ID), headerSession, id)
 	if m := e.must(); string(m.Result) != `{"roots":[]}` || <-errs != nil {
 		t.Errorf("%v %s", m.ID, m.Result)
 	}
-	e, q = ask(2)
+	e, q = ask(2, "ask")
 	s.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":7,"message":"no"}}`, q.ID), headerSession, id)
 	e.must()
 	if err, ok := errors.AsType[*Error](<-errs); !ok || err.Code != 7 {
 		t.Errorf("%v", err)
 	}
-	e, _ = ask(3) // and no answer
+	e, _ = ask(3, "ask in vain")
 	e.must()
 	if err := <-errs; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
