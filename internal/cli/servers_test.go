@@ -33,11 +33,23 @@ func configure(t *testing.T, home, entry string) {
 	}
 }
 
+// refusing is a URL at which nobody listens, nor can begin to: its port is that of
+// the other end of a connection.
+func refusing(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return "http://" + c.LocalAddr().String()
+}
+
 // Each way in which a remote server cannot be reached has its exit code, and its
 // advice.
 func TestRemoteServerThatCannotBeReached(t *testing.T) {
-	refused := httptest.NewServer(http.NotFoundHandler())
-	refused.Close()
 	answers := func(status int) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -52,7 +64,7 @@ func TestRemoteServerThatCannotBeReached(t *testing.T) {
 		kind      string
 		hint      string
 	}{
-		{"refused", refused.URL, 6, "transport_error", "Check that the server is running"},
+		{"refused", refusing(t), 6, "transport_error", "Check that the server is running"},
 		{"401", answers(http.StatusUnauthorized), 4, "auth_unavailable", "Check your authentication credentials."},
 		{"403", answers(http.StatusForbidden), 4, "auth_unavailable", "Check your authentication credentials."},
 		{"404", answers(http.StatusNotFound), 6, "transport_error", ""},
