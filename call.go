@@ -342,7 +342,8 @@ func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.Ra
 // which may be nil, does not object to what the server offers.
 func (s *Session) request(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, error) {
 	s.askRoots(ctx)
-	sv, err := s.reach(server, s.profile())
+	kind := s.kind.Load()
+	sv, err := s.reach(server, *kind)
 	if err != nil {
 		return nil, err
 	}
@@ -356,6 +357,13 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 	}
 	c.Tag = f
 	raw, err := sv.CallListed(ctx, c, accept)
+	for errors.Is(err, conn.ErrReleased) && s.kind.Load() != kind { // the session has moved before it was sent
+		kind = s.kind.Load()
+		if sv, err = s.reach(server, *kind); err != nil {
+			return nil, err
+		}
+		raw, err = sv.CallListed(ctx, c, accept)
+	}
 	return raw, callError(sv.Name(), err)
 }
 

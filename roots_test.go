@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -74,4 +76,45 @@ func TestRootsThatWere(t *testing.T) {
 	if third.profile().Key != was {
 		t.Error("a connection that is gone still counts")
 	}
+}
+
+// A session that moves to other connections while it makes calls loses none.
+func TestMoveDuringCalls(t *testing.T) {
+	h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, InProcess: map[string]LocalServer{"p": pinging{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	s, err := h.NewSession(SessionOptions{Client: &Client{
+		Sample:   func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, nil },
+		ComeBack: func(context.Context, string, time.Duration) {},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 50 {
+				if _, err := s.Forward(t.Context(), "p", "custom/hello", nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var moving sync.WaitGroup
+	done := make(chan struct{})
+	moving.Go(func() {
+		for form := true; ; form = !form {
+			select {
+			case <-done:
+				return
+			default:
+				h.redeclare(elicitModes{form: form})
+			}
+		}
+	})
+	callers.Wait()
+	close(done)
+	moving.Wait()
 }

@@ -66,8 +66,9 @@ var (
 )
 
 var (
-	// errReleased is why there is no connection for a session.
-	errReleased = errors.New("the session is closed")
+	// ErrReleased is why there is no connection for a session: no session has, or
+	// has any more, a profile like its. Nothing was sent.
+	ErrReleased = errors.New("the session is closed")
 
 	// errGone tells who wanted a connection that the line is retired, and there
 	// may be another.

@@ -338,7 +338,7 @@ func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error)
 	p = m.declared(p)
 	key := s.up.keyOf(p)
 	if m.holds[key].count == 0 {
-		return nil, false, &failure{kind: KindDenied, err: errReleased}
+		return nil, false, &failure{kind: KindDenied, err: ErrReleased}
 	}
 	return s.up.lineFor(key, p), beside, nil
 }
