@@ -153,6 +153,7 @@ func (ex *exchange) endInline() {
 	} else {
 		in.handler.respond(in.w, in.r, ex, in.wake) // at once, unless the request waits for its turn
 	}
+	in.w, in.r = nil, nil // a stream may be kept for long, and its connection not with it
 }
 
 // streamOpens implements streamOpener.

@@ -138,6 +138,21 @@ func TestLegacyResume(t *testing.T) {
 	}
 }
 
+// A stream that is kept does not keep the response it went out on, and with it
+// the connection.
+func TestLegacyKeptStreamIsLight(t *testing.T) {
+	h := NewHTTPHandler(newTestServer(t), HTTPOptions{})
+	id := direct(h, "POST", initializeLine).Header().Get(headerSession)
+	if w := direct(h, "POST", toolCall(1, "progress"), headerSession, id); !strings.Contains(w.Body.String(), "done") {
+		t.Fatal(w.Body)
+	}
+	s := h.sessions.find("", id)
+	defer s.leave()
+	if ex := s.kept(1); ex == nil || ex.inline.w != nil || ex.inline.r != nil {
+		t.Error("it does")
+	}
+}
+
 // A client that goes before anything was streamed cannot come back: its call is
 // cancelled. So is one whose client does not come back in time.
 func TestLegacyDisconnectCancels(t *testing.T) {
