@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -116,13 +117,16 @@ func (h *Host) notServed(now config.Gateway) (problems []config.Problem) {
 		now.Listen = was.Listen
 	}
 	for _, member := range []struct {
-		name     string
-		was, now any
+		name string
+		same bool
 	}{
-		{"listen", was.Listen, now.Listen}, {"url", was.URL, now.URL}, {"oidc", was.OIDC, now.OIDC},
-		{"allowedHosts", was.AllowedHosts, now.AllowedHosts}, {"allowedOrigins", was.AllowedOrigins, now.AllowedOrigins},
+		{"listen", cmp.Or(was.Listen, config.DefaultListen) == cmp.Or(now.Listen, config.DefaultListen)},
+		{"url", was.URL == now.URL},
+		{"oidc", reflect.DeepEqual(was.OIDC, now.OIDC)},
+		{"allowedHosts", slices.Equal(was.AllowedHosts, now.AllowedHosts)},
+		{"allowedOrigins", slices.Equal(was.AllowedOrigins, now.AllowedOrigins)},
 	} {
-		if h.opts.Serves && !reflect.DeepEqual(member.was, member.now) {
+		if h.opts.Serves && !member.same {
 			problems = append(problems, config.Problem{
 				Severity: config.SeverityWarning, File: h.places.userSettings(), Pointer: "/gateway/" + member.name,
 				Message: "changed while the gateway runs, which goes on as it was until it is started again",

@@ -1,29 +1,35 @@
 package patchbay_test
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 )
 
 // What a program that serves does not take up of changed settings is a problem of
 // their file, until they are as they were.
 func TestSettingsThatTakeARestart(t *testing.T) {
-	const before = `{"gateway": {"listen": "127.0.0.1:7001", "allowedHosts": ["a"]}}`
+	const usual = `{"gateway": {"listen": "127.0.0.1:7001", "allowedHosts": ["a"]}}`
 	for _, tt := range []struct {
+		before string // empty means usual
 		after  string
 		change func(*patchbay.Options)
 		want   []string
 	}{
-		{after: before},
+		{after: usual},
+		{after: `{"gateway": {"listen": "127.0.0.1:7001", "allowedHosts": ["a"], "allowedOrigins": []}}`},
+		{before: `{}`, after: `{"gateway": {"listen": "` + config.DefaultListen + `"}}`},
 		{after: `{"gateway": {"listen": "127.0.0.1:7001", "allowedHosts": ["a"], "profiles": {"few": {"servers": []}}}}`},
 		{after: `{}`, want: []string{"/gateway/listen", "/gateway/allowedHosts"}},
 		{after: `{"gateway": {"listen": "127.0.0.1:7002", "allowedHosts": ["a"], "allowedOrigins": ["https://b.example.test"]}}`, want: []string{"/gateway/listen", "/gateway/allowedOrigins"}},
 		{after: `{}`, change: func(o *patchbay.Options) { o.Served = []string{"http://127.0.0.1:7003/mcp"} }, want: []string{"/gateway/allowedHosts"}},
 		{after: `{}`, change: func(o *patchbay.Options) { o.Serves = false }},
 	} {
+		before := cmp.Or(tt.before, usual)
 		c := newComputer(t)
 		c.opts.Serves = true
 		if tt.change != nil {
