@@ -195,6 +195,7 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 	go func() { failed <- server.Serve(l) }()
 	select {
 	case err := <-failed:
+		_ = server.Close() // or what it has accepted would stay, with nobody behind it
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}

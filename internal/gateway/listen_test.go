@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -179,6 +180,50 @@ func TestSiteGivesUp(t *testing.T) {
 	}
 	if a := <-answered; strings.Contains(a, `"result"`) && !strings.Contains(a, `"isError":true`) {
 		t.Errorf("answered %s", a)
+	}
+}
+
+// A site whose listener fails leaves no connections behind that nobody serves.
+func TestSiteListenerFails(t *testing.T) {
+	home := t.TempDir()
+	h, err := patchbay.Open(t.Context(), patchbay.Options{Dir: home, Home: home, Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	l, err := Listen(t.Context(), ListenOptions{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- (&Site{Gateway: New(h, Options{})}).Serve(t.Context(), l) }()
+	var conns []net.Conn
+	for _, request := range []string{
+		"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		io.WriteString(c, request)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		conns = append(conns, c)
+	}
+	l.Close()
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	for _, c := range conns {
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("a connection: %v", err)
+		}
 	}
 }
 
