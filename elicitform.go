@@ -145,6 +145,9 @@ func (f FormField) Check(value json.RawMessage) error {
 	if !ok {
 		return nil
 	}
+	if text, ok := f.noChoice(v); ok {
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(f.values(), ", "))
+	}
 	var reasons []string
 	for _, unit := range wrong.BasicOutput().Errors {
 		if unit.Error != nil {
@@ -152,6 +155,29 @@ func (f FormField) Check(value json.RawMessage) error {
 		}
 	}
 	return errors.New(strings.Join(reasons, "; "))
+}
+
+// noChoice finds what of a value that does not fit is none of the choices: of the
+// several ways to say them, a validator explains some in its own terms only.
+func (f FormField) noChoice(value any) (text string, found bool) {
+	all, several := value.([]any)
+	if !several {
+		all = []any{value}
+	}
+	values := f.values()
+	for _, one := range all {
+		if text, ok := one.(string); ok && values != nil && !slices.Contains(values, text) {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+func (f FormField) values() (all []string) {
+	for _, c := range f.Choices {
+		all = append(all, c.Value)
+	}
+	return all
 }
 
 // refers reports whether a schema refers to others, or to parts of itself: forms

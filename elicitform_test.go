@@ -22,6 +22,33 @@ func TestFormWithReferences(t *testing.T) {
 	}
 }
 
+// What is wrong with a value is said so that a person can put it right, whichever
+// way the server says what it may be.
+func TestFieldCheck(t *testing.T) {
+	for _, tt := range []struct{ field, value, want string }{
+		{`{"type":"string","enum":["r","g"]}`, `"z"`, `"z" is not one of r, g`},
+		{`{"type":"string","enum":["r","g"]}`, `"g"`, ""},
+		{`{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]}`, `"Red"`, `"Red" is not one of r, g`},
+		{`{"type":"array","items":{"type":"string","enum":["r","g"]}}`, `["r","z"]`, `"z" is not one of r, g`},
+		{`{"type":"array","items":{"anyOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]}}`, `["g","z"]`, `"z" is not one of r, g`},
+		{`{"type":"array","items":{"type":"string","enum":["r","g"]},"maxItems":1}`, `["r","g"]`, "maxItems: got 2, want 1"},
+		{`{"type":"string","anyOf":[{"pattern":"^a"},{"const":"r"}]}`, `"ab"`, ""},
+		{`{"type":"integer","maximum":9}`, `12`, "maximum: got 12, want 9"},
+	} {
+		form, err := ElicitRequest{Schema: json.RawMessage(`{"type":"object","properties":{"a":` + tt.field + `}}`)}.Form()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := form.Fields[0].Check(json.RawMessage(tt.value)); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s of %s: %q instead of %q", tt.value, tt.field, got, tt.want)
+		}
+	}
+}
+
 // Whatever a server asks for and whoever answers, what is passed on is an object
 // that fits, and filling it in once more changes nothing.
 func FuzzForm(f *testing.F) {
