@@ -55,7 +55,7 @@ func (h *Host) followFiles(w *fileWatch, last discover.Survey) {
 		if now.Same(last) {
 			continue
 		}
-		last = now
+		last, soon = now, quiet // settings may say of other files that they count
 		if err := h.Reload(h.life); err != nil && h.life.Err() == nil {
 			h.opts.Logger.Warn("configuration not read again", "error", err)
 		}
@@ -139,7 +139,7 @@ func (w *fileWatch) drop(dir string) {
 }
 
 // wait returns true when it is time to look at the files again, false when ctx
-// ends. That is soon, if soon is not 0, when something was added: it may have
+// ends. That is soon, if soon is not 0: what is new among the files may have
 // changed before it was watched.
 func (w *fileWatch) wait(ctx context.Context, s discover.Survey, soon time.Duration) bool {
 	var changes <-chan fsnotify.Event

@@ -82,6 +82,21 @@ func TestFilesAreWatched(t *testing.T) {
 	c.has(h, "c", "f")
 }
 
+// The files of a product that the settings switch on are watched from then on.
+func TestProductSwitchedOn(t *testing.T) {
+	c := watching(t)
+	settings := filepath.Join(c.home, ".config", "patchbay", "settings.json")
+	cursor := filepath.Join(c.home, ".cursor", "mcp.json")
+	c.write(settings, `{"discovery": {"disabledProviders": ["cursor"]}}`)
+	c.write(cursor, `{"mcpServers": {"a": {"command": "x"}}}`)
+	h := c.open()
+	c.has(h)
+	c.replace(settings, `{}`)
+	c.has(h, "a")
+	c.replace(cursor, `{"mcpServers": {"b": {"command": "x"}}}`)
+	c.has(h, "b")
+}
+
 // A file that breaks keeps its servers and says so until it is repaired.
 func TestBrokenFileKeepsItsServers(t *testing.T) {
 	c := watching(t)
