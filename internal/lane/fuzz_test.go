@@ -56,7 +56,7 @@ func witness(data []byte, piece int, start func(*http.Server, net.Listener) func
 	var mu sync.Mutex // the handler and the end of the connection are not one goroutine
 	var seen bytes.Buffer
 	server, _ := settings(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
+		body, err := readSome(r)
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintf(&seen, "%s %s %s %s %s %q %d %q %v\n", r.Method, r.URL, r.RequestURI, r.Proto, r.Host, r.Header, r.ContentLength, body, err)
@@ -70,6 +70,22 @@ func witness(data []byte, piece int, start func(*http.Server, net.Listener) func
 	mu.Lock()
 	defer mu.Unlock()
 	return seen.String()
+}
+
+// readSome reads all of a request's body, a part of it or nothing: what a handler
+// leaves is not the next request.
+func readSome(r *http.Request) ([]byte, error) {
+	switch len(r.URL.Path) % 4 {
+	case 0:
+		return io.ReadAll(io.LimitReader(r.Body, 2))
+	case 1:
+		return nil, nil
+	case 2:
+		r.Body.Close() // net/http says if it cannot skip the rest, the lane not before the response
+		return nil, nil
+	default:
+		return io.ReadAll(r.Body)
+	}
 }
 
 // A recital is a connection on which everything was said beforehand.
