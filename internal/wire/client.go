@@ -158,11 +158,8 @@ func (c *Client) Call(ctx context.Context, call Call) (json.RawMessage, error) {
 // callModern sends one request of the modern era.
 func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, error) {
 	plain := call
-	if call.meta = c.metaFor(call.Params); call.meta == nil {
-		var err error
-		if call.Params, err = c.meta.Load().addTo(plain.Params); err != nil {
-			return nil, fmt.Errorf("params of %s: %w", call.Method, err)
-		}
+	if err := c.addMeta(&call); err != nil {
+		return nil, fmt.Errorf("params of %s: %w", call.Method, err)
 	}
 	call.Header = c.mirrorArguments(call)
 	result, err := c.link.Call(ctx, call)
@@ -181,16 +178,17 @@ func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, er
 	return result, err
 }
 
-// metaFor is what the link itself can add to params, together with a progress
-// token; nil if that has to be done before.
-func (c *Client) metaFor(params json.RawMessage) *requestMeta {
-	if _, ok := c.link.(*Peer); !ok || !isNull(params) && !IsObject(params) {
+// addMeta gives a call what every modern request has. Where there is no _meta yet
+// a Peer can do that, together with a progress token.
+func (c *Client) addMeta(call *Call) (err error) {
+	own := c.meta.Load()
+	meta, has := Member(call.Params, "_meta")
+	if _, ok := c.link.(*Peer); ok && !has && (isNull(call.Params) || IsObject(call.Params)) {
+		call.meta = own
 		return nil
 	}
-	if _, has := Member(params, "_meta"); has {
-		return nil
-	}
-	return c.meta.Load()
+	call.Params, err = own.addTo(call.Params, meta)
+	return err
 }
 
 // mirrorArguments returns the headers of a tool call, with those that repeat
@@ -285,11 +283,11 @@ func newRequestMeta(info, capabilities json.RawMessage, logLevel string) *reques
 	return m
 }
 
-// addTo returns params with our members in their _meta. The version is always
-// ours, because we are who speaks it; what the caller says of the client stays.
-func (m *requestMeta) addTo(params json.RawMessage) (json.RawMessage, error) {
-	meta, ok := Member(params, "_meta")
-	if !ok || isNull(meta) {
+// addTo returns params with our members in their _meta, which is meta now. The
+// version is always ours, because we are who speaks it; what the caller says of
+// the client stays.
+func (m *requestMeta) addTo(params, meta json.RawMessage) (json.RawMessage, error) {
+	if isNull(meta) {
 		return SetMember(params, m.whole, "_meta")
 	}
 	merged := []byte(meta)

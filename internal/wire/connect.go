@@ -241,7 +241,7 @@ func (c *Client) discover(ctx context.Context) error {
 	if h, ok := c.link.(*HTTPClient); ok {
 		h.speakModern(Version20260728)
 	}
-	params, err := c.meta.Load().addTo(nil)
+	params, err := c.meta.Load().addTo(nil, nil)
 	if err != nil {
 		return err
 	}
