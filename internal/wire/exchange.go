@@ -159,7 +159,11 @@ func (ex *exchange) endInline() {
 // streamOpens implements streamOpener.
 func (ex *exchange) streamOpens() {
 	in := &ex.inline
-	in.writing.Go(func() { in.handler.respond(in.w, in.r, ex, in.wake) })
+	in.writing.Add(1)
+	in.handler.server.crew.do(func() {
+		defer in.writing.Done()
+		in.handler.respond(in.w, in.r, ex, in.wake)
+	}, func(work func()) { go work() })
 }
 
 // respond serves the POST until it is answered: with results, with what a

@@ -118,7 +118,7 @@ type Server struct {
 
 	ctx  context.Context // ends when the server is closed
 	stop context.CancelCauseFunc
-	crew *crew // runs modern requests over HTTP that may ask their client
+	crew *crew // over HTTP: runs modern requests that may ask their client, and writes streams
 
 	mu        sync.Mutex
 	draining  bool
