@@ -4,7 +4,7 @@
 // a server: for Patchbay, for a proxy that only moves bytes, for one that is
 // written with the official Go SDK, and without any, in one run.
 //
-//	go run ./bench/gateway          # everything, in about four minutes
+//	go run ./bench/gateway          # everything, in about two minutes
 //	go run ./bench/gateway -check   # the same; fails if a budget is missed
 //	go run ./bench/gateway -run 'calls, 16'
 //
