@@ -11,7 +11,6 @@ import (
 func TestCrew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		c := newCrew(end)
 		started, there := 0, atomic.Int32{}
 		start := func(work func()) {
 			started++
@@ -21,8 +20,9 @@ func TestCrew(t *testing.T) {
 				work()
 			}()
 		}
+		c := newCrew(end, start)
 		for range 3 {
-			c.do(func() {}, start)
+			c.do(func() {})
 			synctest.Wait()
 		}
 		if started != 1 {
@@ -31,7 +31,7 @@ func TestCrew(t *testing.T) {
 		const many = 3 * maxResting
 		ran, gate := atomic.Int32{}, make(chan struct{})
 		for range many {
-			c.do(func() { ran.Add(1); <-gate }, start)
+			c.do(func() { ran.Add(1); <-gate })
 		}
 		synctest.Wait()
 		if started != many || ran.Load() != many {

@@ -163,7 +163,7 @@ func (ex *exchange) streamOpens() {
 	in.handler.server.crew.do(func() {
 		defer in.writing.Done()
 		in.handler.respond(in.w, in.r, ex, in.wake)
-	}, func(work func()) { go work() })
+	})
 }
 
 // respond serves the POST until it is answered: with results, with what a

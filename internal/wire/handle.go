@@ -38,7 +38,7 @@ func (p *Peer) requested(m Message) {
 
 // begins has a request handled on another goroutine.
 func (p *Peer) begins(in *incoming) {
-	p.crew.do(func() { p.serve(in) }, p.work.Go)
+	p.crew.do(func() { p.serve(in) })
 }
 
 // handle is requested for a caller that has a goroutine to handle the request

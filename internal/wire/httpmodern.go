@@ -101,7 +101,7 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 	}
 	wake := ex.begin()
 	j.heardBy(ex, wake)
-	h.server.crew.do(j.run, func(work func()) { go work() })
+	h.server.crew.do(j.run)
 	h.respond(w, r, ex, wake)
 	return nil
 }

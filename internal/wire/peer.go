@@ -125,7 +125,7 @@ func NewPeer(conn Conn, h Handler, opts *PeerOptions) *Peer {
 	}
 	p.flood.perSecond = p.opts.RequestsPerSecond
 	p.life, p.stop = context.WithCancelCause(context.Background())
-	p.crew = newCrew(p.life.Done())
+	p.crew = newCrew(p.life.Done(), p.work.Go)
 	p.work.Go(p.run)
 	return p
 }

@@ -50,6 +50,7 @@ type client struct {
 
 	left atomic.Bool    // it has closed its side in order
 	jobs sync.WaitGroup // modern requests that ask their client
+	crew *crew          // runs them: not the peer's, which they may outlive
 
 	hangsUp atomic.Bool
 	gone    chan struct{} // closed when everything has ended
@@ -70,6 +71,7 @@ func (c *client) start(conn Conn) *Peer {
 		ReplyInvalid: true,
 		Drain:        drainTime,
 	})
+	c.crew = newCrew(c.peer.Done(), nil)
 	return c.peer
 }
 
@@ -444,7 +446,7 @@ func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMess
 		j.begin(s.ctx, m)
 		j.heardBy(out, wake)
 		c.jobs.Add(1)
-		c.peer.crew.do(func() { defer c.jobs.Done(); j.run() }, func(work func()) { go work() }) // it may outlive the link
+		c.crew.do(func() { defer c.jobs.Done(); j.run() })
 	default:
 		j.begin(ctx, m)
 		j.heardBy(out, wake)

@@ -182,7 +182,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
-	s.crew = newCrew(s.ctx.Done())
+	s.crew = newCrew(s.ctx.Done(), nil)
 	return s, nil
 }
 
