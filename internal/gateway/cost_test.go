@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/gateway"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -21,11 +23,23 @@ func TestCallCost(t *testing.T) {
 	if err := w.host.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	address := strings.TrimPrefix(serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{})), "http://")
+	l, err := gateway.Listen(t.Context(), gateway.ListenOptions{Address: "127.0.0.1:0", NoAuth: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- (&gateway.Site{Gateway: w.gateway}).Serve(ctx, l) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
 	const most = 28
 	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
 		t.Run(version, func(t *testing.T) {
-			conn, err := net.Dial("tcp", address)
+			conn, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
