@@ -166,6 +166,8 @@ type Host struct {
 	knownMu sync.Mutex // guards what is known of catalogs
 	known   map[knownKey]*knownTools
 	infos   map[string]toolInfos // by server
+
+	toolSets toolSets
 }
 
 // Open reads the configuration of every product it knows, begins to connect to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -74,8 +75,10 @@ type Session struct {
 // view is what a session offers, shared with the sessions made of it by For.
 type view struct {
 	rules    []Rule     // of the session alone; those of the settings are the host's
+	selects  string     // all of its options that a tool set is made by, as one text: equal ones share a set
 	building sync.Mutex // held while the tool set is made anew
 	set      atomic.Pointer[toolSet]
+	upTo     atomic.Uint64 // one more than the number of the host's last change that set takes in; 0 if there is no set
 }
 
 // NewSession opens a session. Rules that cannot be understood deny what they
@@ -103,6 +106,7 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 			s.view.rules = append(s.view.rules, r)
 		}
 	}
+	s.view.selects = fmt.Sprintf("%#v", []any{o.Profile, o.Servers, o.Tools, o.Default, s.view.rules}) // which tells nil from empty
 	if err := s.open(h.life, rand.Text()); err != nil {
 		return nil, err
 	}

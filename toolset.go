@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"weak"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/bridge"
@@ -22,7 +22,6 @@ import (
 // about a tool before it is called is decided here: a call only looks it up.
 type toolSet struct {
 	inputs toolInputs
-	upTo   atomic.Uint64 // the number of the host's last change that it takes in
 
 	tools    []offered          // ours first, then by server and name
 	hidden   []offered          // which no list has
@@ -97,28 +96,59 @@ func (s *Session) selection(r *reading) config.Profile {
 
 // toolset returns what the session offers now.
 func (s *Session) toolset() *toolSet {
-	news := &s.host.news
-	if set := s.view.set.Load(); set != nil && set.upTo.Load() == news.number() {
-		return set
+	v, news := s.view, &s.host.news
+	if v.upTo.Load() == news.number()+1 { // before the set, which is stored first
+		return v.set.Load()
 	}
-	s.view.building.Lock()
-	defer s.view.building.Unlock()
-	now, set := news.number(), s.view.set.Load() // in this order: what changes now is taken in or noticed next time
-	if set != nil && set.upTo.Load() == now {
+	v.building.Lock()
+	defer v.building.Unlock()
+	now, set := news.number(), v.set.Load() // in this order: what changes now is taken in or noticed next time
+	if v.upTo.Load() == now+1 {
 		return set
 	}
 	if in := s.toolInputs(); set == nil || !set.inputs.same(in) {
 		last := set
-		set = s.buildTools(in)
+		set = s.sharedTools(in)
 		for _, w := range set.warnings {
 			if last == nil || !slices.Contains(last.warnings, w) {
 				s.host.opts.Logger.Warn("tools", "session", s.opts.Name, "warning", w)
 			}
 		}
-		s.view.set.Store(set)
+		v.set.Store(set)
 	}
-	set.upTo.Store(now)
+	v.upTo.Store(now + 1)
 	return set
+}
+
+// sharedTools returns the tool set of a session that selects the same of the same,
+// or makes it: with many servers one takes most of the memory of a session.
+func (s *Session) sharedTools(in toolInputs) *toolSet {
+	sets := &s.host.toolSets
+	sets.mu.Lock()
+	defer sets.mu.Unlock() // also while it is made, so that sessions that open together make one
+	for _, live := range sets.live[s.view.selects] {
+		if set := live.Value(); set != nil && set.inputs.same(in) {
+			return set
+		}
+	}
+	set := s.buildTools(in)
+	for key, all := range sets.live { // those of sessions that are gone go
+		all = slices.DeleteFunc(all, func(p weak.Pointer[toolSet]) bool { return p.Value() == nil })
+		if sets.live[key] = all; len(all) == 0 {
+			delete(sets.live, key)
+		}
+	}
+	if sets.live == nil {
+		sets.live = map[string][]weak.Pointer[toolSet]{}
+	}
+	sets.live[s.view.selects] = append(sets.live[s.view.selects], weak.Make(set))
+	return set
+}
+
+// toolSets are those that sessions use, by what the sessions select.
+type toolSets struct {
+	mu   sync.Mutex
+	live map[string][]weak.Pointer[toolSet]
 }
 
 // readAhead reads the catalogs that came since the tool set was made, so that the
