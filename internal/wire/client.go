@@ -32,13 +32,18 @@ type ClientOptions struct {
 	// the era is found out, and then the newest revision of both is spoken.
 	ProtocolVersion string
 
+	// PreferLegacy has a server of both eras be spoken to in the legacy one, as a
+	// user who speaks that one needs it. It does not count where ProtocolVersion
+	// is set.
+	PreferLegacy bool
+
 	// Eras remembers how servers want to be spoken to, under EraKey. nil
 	// forgets.
 	Eras   EraCache
 	EraKey string
 
 	Timeout      time.Duration // of the handshake and of the typed methods; 0 means 30 s
-	ProbeTimeout time.Duration // after which an unanswered server/discover means legacy; 0 means 3 s
+	ProbeTimeout time.Duration // after which silence in one era means that the other is tried; 0 means 3 s
 
 	Logger *slog.Logger // nil discards
 }

@@ -162,6 +162,8 @@ func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) 
 		return DialectLegacy, c.initialize(ctx, pinned)
 	case pinned != "":
 		return DialectModern, c.discover(ctx)
+	case c.options.PreferLegacy:
+		return c.legacyFirst(ctx)
 	case known == DialectLegacy:
 		err := c.initialize(ctx, Version20251125)
 		if _, spoke := errors.AsType[*Error](err); err == nil || !spoke && !refused(err) {
@@ -241,23 +243,31 @@ func (c *Client) discover(ctx context.Context) error {
 	if h, ok := c.link.(*HTTPClient); ok {
 		h.speakModern(Version20260728)
 	}
+	result, err := c.askDiscover(ctx)
+	if err == nil {
+		c.opened(Modern, Version20260728, result)
+	}
+	return err
+}
+
+// askDiscover returns what a server of the modern era says of itself.
+func (c *Client) askDiscover(ctx context.Context) (json.RawMessage, error) {
 	params, err := c.meta.Load().addTo(nil, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	result, err := c.link.Call(ctx, Call{Method: "server/discover", Params: params, Timeout: c.options.Timeout})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	versions, ok := Member(result, "supportedVersions")
 	if !ok {
-		return errNotModern // some servers answer every method with an empty object
+		return nil, errNotModern // some servers answer every method with an empty object
 	}
 	if !listsVersion(versions, Version20260728) {
-		return &Error{Code: CodeUnsupportedVersion, Message: errNoCommonVer.Error(), Data: versionsData(versions)}
+		return nil, &Error{Code: CodeUnsupportedVersion, Message: errNoCommonVer.Error(), Data: versionsData(versions)}
 	}
-	c.opened(Modern, Version20260728, result)
-	return nil
+	return result, nil
 }
 
 func listsVersion(list json.RawMessage, version string) bool {
@@ -278,18 +288,32 @@ func (c *Client) initialize(ctx context.Context, version string) error {
 	if h, ok := c.link.(*HTTPClient); ok && !isRenewing(ctx, h) {
 		h.speakLegacy()
 	}
+	result, err := c.askInitialize(ctx, version)
+	if err != nil {
+		return err
+	}
+	return c.initialized(ctx, result)
+}
+
+// askInitialize returns what a server of the legacy era says of itself.
+func (c *Client) askInitialize(ctx context.Context, version string) (json.RawMessage, error) {
 	params := AppendString([]byte(`{"protocolVersion":`), version)
 	params = append(append(params, `,"capabilities":`...), c.options.Capabilities...)
 	params = append(append(params, `,"clientInfo":`...), c.options.Info...)
 	params = append(params, '}')
 	result, err := c.link.Call(ctx, Call{Method: "initialize", Params: params, Timeout: c.options.Timeout})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if agreed, _ := StringMember(result, "protocolVersion"); EraOf(agreed) != Legacy {
+		return nil, fmt.Errorf("%w: it wants %q", errNoCommonVer, printable(agreed))
+	}
+	return result, nil
+}
+
+// initialized takes note of the answer to initialize, and tells the server.
+func (c *Client) initialized(ctx context.Context, result json.RawMessage) error {
 	agreed, _ := StringMember(result, "protocolVersion")
-	if EraOf(agreed) != Legacy {
-		return fmt.Errorf("%w: it wants %q", errNoCommonVer, printable(agreed))
-	}
 	c.opened(Legacy, agreed, result)
 	return c.link.Notify(ctx, "notifications/initialized", nil)
 }
