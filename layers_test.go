@@ -39,7 +39,7 @@ var layers = map[string]string{
 	"codetools":           "internal/workspace internal/search internal/patch internal/shell internal/sandbox internal/proc internal/wire",
 	"internal/gateway":    "patchbay config internal/lane internal/wire",
 	"internal/control":    "patchbay config internal/atomicfile internal/wire",
-	"internal/observe":    "patchbay config internal/wire",
+	"internal/observe":    "patchbay config internal/atomicfile internal/wire",
 	"internal/tui":        "internal/control patchbay",
 	"internal/console":    "internal/control patchbay",
 	"internal/cli":        "patchbay config codetools internal/gateway internal/control internal/observe internal/tui internal/console internal/sandbox",

@@ -49,8 +49,16 @@ const (
 	OutcomeError     = "error"      // of no kind
 )
 
-// maxUnknownName is how much of a name that means no tool is recorded.
-const maxUnknownName = 128
+// maxRecorded is how much of a name is recorded. Methods and names of tools are
+// whatever clients send, and records are kept.
+const maxRecorded = 128
+
+func recorded(name string) string {
+	if len(name) <= maxRecorded {
+		return name
+	}
+	return strings.ToValidUTF8(strings.Clone(name[:maxRecorded]), "") // and nothing of the rest stays in memory
+}
 
 // begin starts the record of a request, and returns the params to send: those of
 // the caller, unless the server is to be told of a span.
@@ -87,6 +95,7 @@ func (r *CallRecord) decided(t *offered) {
 
 // end completes a record and hands it over.
 func (s *Session) end(ctx context.Context, r CallRecord, raw json.RawMessage, err error) {
+	r.Method, r.Server, r.Tool = recorded(r.Method), recorded(r.Server), recorded(r.Tool)
 	r.Duration = s.host.opts.Now().Sub(r.Time)
 	r.BytesOut = len(raw)
 	r.Outcome = outcomeOf(ctx, raw, err)
@@ -103,8 +112,7 @@ func (s *Session) unknown(ctx context.Context, server, tool string, err error) {
 	if s.host.opts.Observe == nil {
 		return
 	}
-	name := strings.ToValidUTF8(tool[:min(len(tool), maxUnknownName)], "")
-	s.end(ctx, CallRecord{Time: s.host.opts.Now().UTC(), Session: s.opts.Name, Method: "tools/call", Server: server, Tool: name}, nil, err)
+	s.end(ctx, CallRecord{Time: s.host.opts.Now().UTC(), Session: s.opts.Name, Method: "tools/call", Server: server, Tool: tool}, nil, err)
 }
 
 func outcomeOf(ctx context.Context, raw json.RawMessage, err error) string {

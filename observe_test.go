@@ -125,6 +125,10 @@ func TestCallRecords(t *testing.T) {
 			_, err := s.Forward(ctx, "srv", "resources/list", nil)
 			return err
 		}, patchbay.CallRecord{Method: "resources/list", Outcome: "ok"}},
+		{"a method without an end", func(ctx context.Context) error {
+			_, err := s.Forward(ctx, "srv", strings.Repeat("x", 127)+strings.Repeat("é", 1<<20), nil)
+			return err
+		}, patchbay.CallRecord{Method: strings.Repeat("x", 127), Outcome: "ok"}},
 	} {
 		before := time.Now()
 		err := tt.do(t.Context())

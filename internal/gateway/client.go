@@ -78,10 +78,16 @@ func clientName(sess *wire.Session) string {
 	if version, _ := wire.StringMember(sess.ClientInfo, "version"); version != "" {
 		name += " " + version
 	}
+	name = cut(name, 128) // or it could hide who is behind it
 	if sess.Principal != "" {
-		name += " (" + sess.Principal + ")"
+		name += " (" + cut(sess.Principal, 256) + ")"
 	}
-	return strings.ToValidUTF8(name[:min(len(name), 200)], "")
+	return name
+}
+
+// cut is the beginning of a text that a client made up, for what is kept of it.
+func cut(text string, most int) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "")
 }
 
 // abilities is what a client can do for servers. They are told what it declared.

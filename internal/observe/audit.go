@@ -13,20 +13,22 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // The audit log is audit.log in the state directory, one record in JSON on each
-// line, private to its user. A file that has grown enough gets the time into its
-// name, and the oldest of those are removed. Several processes may write to it at
-// once: each appends whole batches, notices when another has put the file aside,
-// and no two ever use the same name.
+// line, private to its user. A file that has grown enough, or is of an earlier
+// day, gets the time into its name, and the oldest of those are removed. Several
+// processes may write to it at once: each appends whole batches and notices when
+// another has put the file aside, which one at a time does.
 const (
-	auditName     = "audit.log"
-	auditOldName  = "audit-%s.log"
-	auditOldTime  = "20060102T150405.000000000Z"
-	maxAuditFile  = 10 << 20
-	maxAuditFiles = 5 // that are put aside
+	auditName    = "audit.log"
+	auditLock    = ".audit.log.lock"
+	auditOldName = "audit-%s.log"
+	auditOldTime = "20060102T150405.000000000Z"
+	maxAuditFile = 10 << 20
+	maxAuditKept = 100 << 20 // of all files that are put aside
 )
 
 // auditLog is the file. One goroutine uses it.
@@ -34,6 +36,8 @@ type auditLog struct {
 	log     *slog.Logger
 	path    string // of its directory
 	maxFile int64
+	maxKept int64
+	now     func() time.Time
 
 	dir     *os.Root
 	file    *os.File
@@ -53,7 +57,7 @@ func (a *auditLog) write(records []patchbay.CallRecord, dropped int) (lost int) 
 		a.buffer = append(appendRecord(a.buffer, &records[i]), '\n')
 	}
 	if dropped > 0 {
-		a.buffer = fmt.Appendf(a.buffer, "{\"time\":%q,\"dropped\":%d}\n", time.Now().UTC().Format(time.RFC3339Nano), dropped)
+		a.buffer = fmt.Appendf(a.buffer, "{\"time\":%q,\"dropped\":%d}\n", a.now().UTC().Format(time.RFC3339Nano), dropped)
 	}
 	err := a.ready()
 	if err == nil {
@@ -109,21 +113,17 @@ func appendRecord(dst []byte, r *patchbay.CallRecord) []byte {
 }
 
 // ready opens the file, another one if there is no room in it for what is to be
-// written.
+// written or it is of another day.
 func (a *auditLog) ready() error {
-	if a.file != nil {
-		here, err := a.dir.Lstat(auditName)
-		ours, ourErr := a.file.Stat()
-		if err != nil || ourErr != nil || !os.SameFile(here, ours) { // another process has put it aside
-			_ = a.file.Close()
-			a.file = nil
-		}
+	if a.file != nil && !a.current() { // another process has put it aside
+		_ = a.file.Close()
+		a.file = nil
 	}
 	if err := a.open(); err != nil {
 		return err
 	}
 	info, err := a.file.Stat()
-	if err != nil || info.Size() == 0 || info.Size()+int64(len(a.buffer)) <= a.maxFile {
+	if err != nil || info.Size() == 0 || info.Size()+int64(len(a.buffer)) <= a.maxFile && day(info.ModTime()) == day(a.now()) {
 		return err
 	}
 	if err := a.putAside(); err != nil {
@@ -131,6 +131,15 @@ func (a *auditLog) ready() error {
 	}
 	return a.open()
 }
+
+// current reports whether the open file is the one that has the name.
+func (a *auditLog) current() bool {
+	here, err := a.dir.Lstat(auditName)
+	ours, ourErr := a.file.Stat()
+	return err == nil && ourErr == nil && os.SameFile(here, ours)
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // open opens the file, unless it is open.
 func (a *auditLog) open() (err error) {
@@ -153,39 +162,87 @@ func (a *auditLog) open() (err error) {
 	return err
 }
 
-// putAside gives the file another name, and removes the oldest of those.
+// putAside gives the file another name, and removes the oldest of those. While
+// another process does it the file may grow a little.
 func (a *auditLog) putAside() error {
-	_ = a.file.Sync() // what is put aside is complete, whatever happens next
-	_ = a.file.Close()
-	a.file = nil
-	err := a.dir.Rename(auditName, fmt.Sprintf(auditOldName, time.Now().UTC().Format(auditOldTime)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // another process was quicker
+	lock, err := atomicfile.Hold(filepath.Join(a.path, auditLock))
+	if err != nil || lock == nil {
 		return err
 	}
-	listing, err := a.dir.Open(".")
+	defer lock.Release()
+	current := a.current() // or else it was done since we looked
+	if current {
+		_ = a.file.Sync() // what is put aside is complete, whatever happens next
+	}
+	_ = a.file.Close()
+	a.file = nil
+	if !current {
+		return nil
+	}
+	kept, err := a.kept()
 	if err != nil {
 		return err
+	}
+	name := fmt.Sprintf(auditOldName, a.now().UTC().Format(auditOldTime))
+	if len(kept) > 0 && name <= kept[len(kept)-1].Name() { // the clock was set back
+		name = after(kept[len(kept)-1].Name())
+	}
+	if err := a.dir.Rename(auditName, name); err != nil {
+		return err
+	}
+	info, err := a.dir.Lstat(name)
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	for _, old := range slices.Backward(kept) {
+		if size += old.Size(); size <= a.maxKept {
+			continue
+		}
+		if err := a.dir.Remove(old.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// kept are the files that were put aside, the oldest first.
+func (a *auditLog) kept() ([]fs.FileInfo, error) {
+	listing, err := a.dir.Open(".")
+	if err != nil {
+		return nil, err
 	}
 	defer listing.Close()
 	names, err := listing.Readdirnames(-1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	prefix, suffix, _ := strings.Cut(auditOldName, "%s")
-	names = slices.DeleteFunc(names, func(name string) bool {
-		stamp, isOld := strings.CutPrefix(name, prefix)
-		stamp, hasEnd := strings.CutSuffix(stamp, suffix)
-		_, err := time.Parse(auditOldTime, stamp)
-		return !isOld || !hasEnd || err != nil
-	})
 	slices.Sort(names)
-	for len(names) > maxAuditFiles {
-		if err := a.dir.Remove(names[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	var kept []fs.FileInfo
+	for _, name := range names {
+		if _, ok := putAsideAt(name); !ok {
+			continue
 		}
-		names = names[1:]
+		if info, err := a.dir.Lstat(name); err == nil { // or it has just been removed
+			kept = append(kept, info)
+		}
 	}
-	return nil
+	return kept, nil
+}
+
+// putAsideAt is the time that the name of a file that was put aside has in it.
+func putAsideAt(name string) (time.Time, bool) {
+	prefix, suffix, _ := strings.Cut(auditOldName, "%s")
+	stamp, isOld := strings.CutPrefix(name, prefix)
+	stamp, hasEnd := strings.CutSuffix(stamp, suffix)
+	at, err := time.Parse(auditOldTime, stamp)
+	return at, isOld && hasEnd && err == nil
+}
+
+// after is the name that follows another in time.
+func after(name string) string {
+	at, _ := putAsideAt(name)
+	return fmt.Sprintf(auditOldName, at.Add(1).Format(auditOldTime))
 }
 
 func (a *auditLog) close() error {

@@ -49,7 +49,7 @@ func auditLines(t *testing.T, dir string) []string {
 
 func TestAuditLine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	a := &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: maxAuditFile}
+	a := newAudit(dir, maxAuditFile)
 	if lost := a.write([]patchbay.CallRecord{someRecord("claude")}, 3); lost != 0 {
 		t.Errorf("%d lost", lost)
 	}
@@ -107,7 +107,7 @@ func TestAuditRotation(t *testing.T) {
 	}()
 	var wg sync.WaitGroup
 	for w := range writers {
-		a := &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: int64(64 * size)}
+		a := newAudit(dir, 64*size)
 		wg.Go(func() {
 			for i := range each {
 				if lost := a.write([]patchbay.CallRecord{someRecord(fmt.Sprintf("writer %d, %02d", w, i))}, 0); lost != 0 {
@@ -139,22 +139,70 @@ func TestAuditRotation(t *testing.T) {
 		}
 	}
 
-	a := &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: int64(size)}
-	for i := range 2 * maxAuditFiles {
+	a := newAudit(dir, size)
+	a.maxKept = int64(5 * size)
+	for i := range 10 {
 		a.write([]patchbay.CallRecord{someRecord(fmt.Sprint("last ", i))}, 0)
 	}
 	a.close()
-	files, _ := os.ReadDir(dir)
-	if lines := auditLines(t, dir); len(files) != maxAuditFiles+1 || !strings.Contains(lines[len(lines)-1], "last 9") {
+	files, _ := filepath.Glob(filepath.Join(dir, "audit*.log"))
+	if lines := auditLines(t, dir); len(files) != 6 || !strings.Contains(lines[len(lines)-1], "last 9") {
 		t.Errorf("%d files, the last line is %s", len(files), lines[len(lines)-1])
 	}
+}
+
+// Two processes that both find the file full put one file aside, not a new one
+// behind it.
+func TestAuditPutAsideOnce(t *testing.T) {
+	dir := t.TempDir()
+	line := len(appendRecord(nil, new(someRecord("a")))) + 1
+	first, second := newAudit(dir, 2*line), newAudit(dir, 2*line)
+	for _, a := range []*auditLog{first, first} {
+		a.write([]patchbay.CallRecord{someRecord("a")}, 0)
+	}
+	if err := second.open(); err != nil { // and has found it full
+		t.Fatal(err)
+	}
+	first.write([]patchbay.CallRecord{someRecord("a")}, 0)
+	if err := second.putAside(); err != nil {
+		t.Fatal(err)
+	}
+	first.close()
+	second.close()
+	if kept, _ := filepath.Glob(filepath.Join(dir, "audit-*.log")); len(kept) != 1 || len(auditLines(t, dir)) != 3 {
+		t.Errorf("put aside: %q", kept)
+	}
+}
+
+// Names go on in order when the clock goes back, and a file ends with its day.
+func TestAuditDays(t *testing.T) {
+	dir := t.TempDir()
+	a := newAudit(dir, maxAuditFile)
+	start := time.Now().UTC()
+	for i, later := range []time.Duration{0, 0, 24 * time.Hour, -24 * time.Hour} {
+		a.now = func() time.Time { return start.Add(later) }
+		a.write([]patchbay.CallRecord{someRecord(fmt.Sprint(i))}, 0)
+	}
+	a.close()
+	if kept, _ := filepath.Glob(filepath.Join(dir, "audit-*.log")); len(kept) != 2 {
+		t.Errorf("put aside: %q, want 2", kept)
+	}
+	for i, line := range auditLines(t, dir) {
+		if !strings.Contains(line, fmt.Sprintf(`"session":"%d"`, i)) {
+			t.Errorf("line %d is %s", i, line)
+		}
+	}
+}
+
+func newAudit(dir string, maxFile int) *auditLog {
+	return &auditLog{path: dir, log: slog.New(slog.DiscardHandler), maxFile: int64(maxFile), maxKept: maxAuditKept, now: time.Now}
 }
 
 // A log that cannot be written is said once and taken up again when it can.
 func TestAuditFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	var said bytes.Buffer
-	a := &auditLog{path: dir, log: slog.New(slog.NewTextHandler(&said, nil)), maxFile: maxAuditFile}
+	a := &auditLog{path: dir, log: slog.New(slog.NewTextHandler(&said, nil)), maxFile: maxAuditFile, maxKept: maxAuditKept, now: time.Now}
 	write := func(lost int) {
 		t.Helper()
 		if got := a.write([]patchbay.CallRecord{someRecord("a"), someRecord("b")}, 0); got != lost {

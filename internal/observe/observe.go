@@ -44,7 +44,7 @@ func New(o Options) *Books {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Books{opts: o, hosts: map[*patchbay.Host]bool{}}
-	b.audit = &auditLog{log: o.Logger, path: o.AuditDir, maxFile: maxAuditFile}
+	b.audit = &auditLog{log: o.Logger, path: o.AuditDir, maxFile: maxAuditFile, maxKept: maxAuditKept, now: time.Now}
 	b.records = newBatches(b.write)
 	if o.Traces != nil {
 		x := &exporter{to: o.Traces, log: o.Logger}
