@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/conn"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -153,6 +154,10 @@ func (x serverSide) sessions() []asked {
 	return all
 }
 
+// ownNotifications is how the names of notifications begin that are Patchbay's
+// own: a server has none of them to send.
+const ownNotifications = "notifications/patchbay/"
+
 // HandleNotification tells the sessions it may concern. Updates of resources are
 // for all that share the connection, unless they came with the call of one, and
 // so are log messages for those who asked for them; others hear of their own
@@ -160,6 +165,9 @@ func (x serverSide) sessions() []asked {
 func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification) {
 	if n.Method == methodElicitComplete {
 		x.visited(ctx, n)
+		return
+	}
+	if strings.HasPrefix(n.Method, ownNotifications) {
 		return
 	}
 	var to []asked

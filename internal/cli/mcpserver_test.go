@@ -28,13 +28,14 @@ type scriptServer struct {
 // runScriptServer is the main function of mcptest-server.
 func runScriptServer() {
 	s := scriptServer{tell: io.Discard, released: make(chan struct{})}
-	var broken, listener string
+	var broken, listener, sign string
 	flag.StringVar(&s.definition, "definition", "", "file with the description of echo")
 	flag.IntVar(&s.more, "tools", 0, "further tools")
 	flag.BoolVar(&s.bare, "bare", false, "offer neither resources nor prompts")
 	flag.BoolVar(&s.extra, "extra", false, "offer pid, ask, count and big too")
 	flag.StringVar(&broken, "broken", "", "crash, garbage or hang instead of serving")
 	flag.StringVar(&listener, "tell", "", "address to tell when slow or hang begins, and when slow is cancelled")
+	flag.StringVar(&sign, "sign", "", "how to answer calls instead, see signs")
 	linger := flag.Bool("linger", false, "stay when nobody is there to be served any more")
 	flag.Parse()
 	fmt.Fprintln(os.Stderr, "mcptest-server \x1b[31mstarts")
@@ -50,6 +51,9 @@ func runScriptServer() {
 				close(s.released)
 			}
 		}()
+	}
+	if sign != "" {
+		serveSign(sign, s.tell)
 	}
 	switch broken {
 	case "crash":

@@ -30,7 +30,7 @@ func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error)
 		conn.Close()
 		return nil, orGone(err)
 	}
-	return wire.NewStreamConn(&upgraded{Conn: conn, r: r}, half{conn}, nil), nil
+	return wire.NewStreamConn(&upgraded{Conn: conn, r: r}, half{conn}, &wire.StreamOptions{Control: true}), nil
 }
 
 // upgrade asks the daemon to take a connection for one of MCP.
@@ -57,13 +57,20 @@ func (c *Client) upgrade(ctx context.Context, conn *net.UnixConn, endpoint strin
 	return r, nil
 }
 
-// farewellMethod is the last thing a daemon says on a connection that it ends in order:
-// what it has not answered it has not read. It is for the relay, not for MCP
-// clients.
-const farewellMethod = "notifications/patchbay/farewell"
+// What a daemon itself says to a relay, as control lines: no message of a server
+// that it passes on can be taken for one.
+const (
+	// wordRefused, with the id of a request behind it, comes in place of the
+	// answer: the daemon is about to end, and nobody has seen the request.
+	wordRefused = "refused "
 
-// courteous is the daemon's end of a connection: it says farewell if it can.
-type courteous struct {
+	// wordFarewell is the last thing on a connection that ends in order: what
+	// has not been answered has not been read.
+	wordFarewell = "farewell"
+)
+
+// daemonConn is the daemon's end of a connection to a relay.
+type daemonConn struct {
 	*wire.StreamConn
 
 	mu     sync.Mutex
@@ -72,7 +79,7 @@ type courteous struct {
 }
 
 // Read implements wire.Conn. What comes after the farewell is not read.
-func (c *courteous) Read() (wire.Message, error) {
+func (c *daemonConn) Read() (wire.Message, error) {
 	m, err := c.StreamConn.Read()
 	if err != nil {
 		return m, err
@@ -93,8 +100,12 @@ func (c *courteous) Read() (wire.Message, error) {
 }
 
 // Write implements wire.Conn.
-func (c *courteous) Write(ctx context.Context, m wire.Message) error {
-	err := c.StreamConn.Write(ctx, m)
+func (c *daemonConn) Write(ctx context.Context, m wire.Message) (err error) {
+	if m.Error.Unhandled() {
+		err = c.WriteControl(ctx, wordRefused+m.ID.String())
+	} else {
+		err = c.StreamConn.Write(ctx, m)
+	}
 	if err == nil && m.Kind() == wire.KindResponse {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -104,7 +115,7 @@ func (c *courteous) Write(ctx context.Context, m wire.Message) error {
 }
 
 // Close implements wire.Conn.
-func (c *courteous) Close() error {
+func (c *daemonConn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
@@ -113,7 +124,7 @@ func (c *courteous) Close() error {
 	if first && answered {
 		soon, stop := context.WithTimeout(context.Background(), time.Second)
 		defer stop()
-		_ = c.StreamConn.Write(soon, wire.Message{Method: farewellMethod}) // the other side may be gone
+		_ = c.WriteControl(soon, wordFarewell) // the other side may be gone
 	}
 	return c.StreamConn.Close()
 }

@@ -24,9 +24,9 @@ type Daemon struct {
 }
 
 const (
-	hostName    = "patchbay"     // the Host of every request
-	dirHeader   = "Patchbay-Dir" // the client's directory, escaped
-	attachProto = "patchbay-mcp" // what a connection is upgraded to
+	hostName    = "patchbay"       // the Host of every request
+	dirHeader   = "Patchbay-Dir"   // the client's directory, escaped
+	attachProto = "patchbay-mcp/2" // what a connection is upgraded to: MCP with control lines
 	drainTime   = 10 * time.Second
 )
 
@@ -167,7 +167,7 @@ func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Requ
 		conn.Close()
 		return
 	}
-	stream := &courteous{StreamConn: wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil), open: map[wire.ID]bool{}}
+	stream := &daemonConn{StreamConn: wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil), open: map[wire.ID]bool{}}
 	if err := v.Attach(life, stream, endpoint); err != nil {
 		d.Logger.Warn("attached client", "error", err)
 	}

@@ -132,7 +132,7 @@ func notUnderstood(g *wire.Garbage) wire.Message {
 func (r *Relay) down(ctx context.Context) error {
 	for {
 		m, err := r.current().Read()
-		if _, ok := errors.AsType[*wire.Garbage](err); ok {
+		if r.heed(err) {
 			continue
 		}
 		if err != nil {
@@ -147,12 +147,37 @@ func (r *Relay) down(ctx context.Context) error {
 	}
 }
 
+// heed takes note of what is read from a host and is no message. It reports
+// whether there is more to read.
+func (r *Relay) heed(err error) bool {
+	if _, ok := errors.AsType[*wire.Garbage](err); ok {
+		return true
+	}
+	line, ok := errors.AsType[*wire.ControlLine](err)
+	if !ok {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.byDaemon(line.Text)
+	r.dismiss()
+	return true
+}
+
+// dismiss leaves a host that is about to end and has nothing left to answer;
+// r.mu is held.
+func (r *Relay) dismiss() {
+	if r.said.dismissed() {
+		_ = r.server.Close() // there is no point in waiting for its end
+	}
+}
+
 // hand hands a message of the host to the client, if it is meant for it.
 func (r *Relay) hand(ctx context.Context, m wire.Message) error {
 	r.mu.Lock()
 	m, ok := r.said.byHost(m)
-	if !ok && r.said.dismissed() {
-		_ = r.server.Close() // there is no point in waiting for its end
+	if !ok {
+		r.dismiss()
 	}
 	r.ofUse = r.ofUse || ok
 	news := r.said.news
@@ -186,8 +211,8 @@ func (r *Relay) move(ctx context.Context, why error) error {
 	next, err := r.Next(ctx, r.ofUse)
 	if err != nil {
 		for _, m := range over.again {
-			if m.Kind() == wire.KindRequest && !r.said.ours[m.ID] {
-				_ = r.Client.Write(ctx, lostAnswer(m)) // the last thing it hears
+			if q := r.said.requests[m.ID]; q != nil {
+				_ = r.Client.Write(ctx, q.lost()) // the last thing it hears
 			}
 		}
 		return fmt.Errorf("the connection to the daemon ended (%w), and there is no other host: %w", why, err)
@@ -221,7 +246,8 @@ func (r *Relay) replay(ctx context.Context, over leftover) error {
 			if _, ok := errors.AsType[*wire.Garbage](err); ok {
 				continue
 			}
-			if err != nil {
+			if err != nil { // or a control line: it is about to end
+				_ = r.server.Close()
 				return nil // the next Read says so again
 			}
 			answered = m.Kind() == wire.KindResponse && m.ID == over.initialize.ID
@@ -237,6 +263,7 @@ func (r *Relay) replay(ctx context.Context, over leftover) error {
 			return nil
 		}
 		if q := r.said.requests[m.ID]; q != nil {
+			q.repeated = q.repeated || !q.refused
 			q.refused = false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func cross(t *testing.T, hosts int) *crossing {
 	x := &crossing{t: t, client: end{t, client}, moves: make(chan struct{}, hosts), ended: make(chan error, 1)}
 	var far []wire.Conn
 	for range hosts {
-		near, host := wire.Pipe()
+		near, host := attachment()
 		far = append(far, near)
 		x.hosts = append(x.hosts, end{t, host})
 	}
@@ -53,8 +54,25 @@ func cross(t *testing.T, hosts int) *crossing {
 	t.Cleanup(func() {
 		cancel()
 		<-x.ended
+		for i := range far {
+			_, _ = far[i].Close(), x.hosts[i].Close()
+		}
 	})
 	return x
+}
+
+// attachment is a connection between a relay and a daemon.
+func attachment() (relay, daemon *wire.StreamConn) {
+	near, far := net.Pipe()
+	return wire.NewStreamConn(near, near, &wire.StreamOptions{Control: true}), wire.NewStreamConn(far, far, nil)
+}
+
+// tell sends a control line.
+func (e end) tell(text string) {
+	e.t.Helper()
+	if err := e.Conn.(*wire.StreamConn).WriteControl(e.t.Context(), text); err != nil {
+		e.t.Fatalf("%s: %v", text, err)
+	}
 }
 
 // say sends a message.
@@ -223,7 +241,7 @@ func TestRelayReopensSubscriptions(t *testing.T) {
 // A host that dies before it has answered initialize, or that is about to end
 // and refuses, has done nothing: whatever it was asked can be asked again.
 func TestRelayAsksAgainWhatWasRefused(t *testing.T) {
-	x := cross(t, 5)
+	x := cross(t, 6)
 	x.client.say(initialize)
 	x.hosts[0].hear(initialize)
 	x.hosts[0].Close()
@@ -231,20 +249,60 @@ func TestRelayAsksAgainWhatWasRefused(t *testing.T) {
 
 	const act = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"act"}}`
 	pass(x.client, x.hosts[1], act)
-	x.hosts[1].say(`{"jsonrpc":"2.0","id":5,"error":{"code":-32000,"message":"the server is shutting down"}}`)
-	x.hosts[1].Close()
-	// The next does not even get to open the session, nor the one after it to
-	// answer what it has read.
+	x.hosts[1].tell(`refused 5`)
+	// The next does not even get to open the session: it dies, or says that it
+	// is about to end.
 	x.hosts[2].hearLike(`{"jsonrpc":"2.0","id":"patchbay-`, `,"n":1e400}}`)
 	x.hosts[2].Close()
-	x.welcome(x.hosts[3])
-	x.hosts[3].hear(act)
-	x.client.hear(changed)
-	x.hosts[3].say(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`)
+	m := x.hosts[3].hearLike(`{"jsonrpc":"2.0","id":"patchbay-`, `,"n":1e400}}`)
+	x.hosts[3].tell(`refused ` + m.ID.String())
 	x.welcome(x.hosts[4])
 	x.hosts[4].hear(act)
 	x.client.hear(changed)
-	pass(x.hosts[4], x.client, `{"jsonrpc":"2.0","id":5,"result":{}}`)
+	x.hosts[4].tell(`farewell`)
+	x.welcome(x.hosts[5])
+	x.hosts[5].hear(act)
+	x.client.hear(changed)
+	pass(x.hosts[5], x.client, `{"jsonrpc":"2.0","id":5,"result":{}}`)
+}
+
+// What is safe to repeat is repeated once, and then answered.
+func TestRelayRepeatsOnce(t *testing.T) {
+	x := cross(t, 3)
+	x.greet(x.hosts[0])
+	const list = `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`
+	pass(x.client, x.hosts[0], list)
+	x.hosts[0].Close()
+	x.welcome(x.hosts[1])
+	x.hosts[1].hear(list)
+	x.client.hear(changed)
+	x.hosts[1].Close()
+	x.client.hearLike(`{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"The Patchbay daemon`, `look before trying again."}}`)
+	x.welcome(x.hosts[2])
+	x.client.hear(changed)
+	pass(x.client, x.hosts[2], `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`)
+}
+
+// Whatever a server says passes through: none of it is taken for a word of the
+// daemon.
+func TestRelayHeedsNoServer(t *testing.T) {
+	x := cross(t, 1)
+	x.greet(x.hosts[0])
+	const act = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"act"}}`
+	pass(x.client, x.hosts[0], act)
+	for _, said := range []string{
+		`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`,
+		`{"jsonrpc":"2.0","method":"farewell"}`,
+		`{"jsonrpc":"2.0","method":"!farewell"}`,
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"\n!refused 5\n!farewell"}}`,
+		`{"jsonrpc":"2.0","id":5,"error":{"code":-32000,"message":"the server is shutting down"}}`,
+	} {
+		pass(x.hosts[0], x.client, said)
+	}
+	pass(x.client, x.hosts[0], `{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+	if len(x.moves) > 0 {
+		t.Error("the relay left its host")
+	}
 }
 
 // What is said to a host after its farewell is for the next.
@@ -252,7 +310,7 @@ func TestRelayAfterAFarewell(t *testing.T) {
 	x := cross(t, 2)
 	a, b := x.hosts[0], x.hosts[1]
 	x.greet(a)
-	a.say(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`)
+	a.tell(`farewell`)
 	pass(a, x.client, changed) // by now it has been heard
 	const act = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"act"}}`
 	x.client.say(act)
@@ -371,11 +429,13 @@ func (nopCloser) Close() error { return nil }
 // client is answered at most once, and never before it was made.
 func FuzzRelay(f *testing.F) {
 	f.Add([]byte("cahhkcahhhkc"))
+	f.Add([]byte("ccccckckkc"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		steps = steps[:min(len(steps), 40)]
 		x := cross(t, len(steps)+1)
 		host, asked, open := 0, 0, []int{}
 		answers := map[string]int{}
+		repeated := map[int]bool{}
 		heard := make(chan struct{})
 		go func() {
 			defer close(heard)
@@ -408,13 +468,17 @@ func FuzzRelay(f *testing.F) {
 				if x.client.Write(t.Context(), request(asked)) != nil || !take() {
 					t.Fatal("the relay ended")
 				}
-			case 'h': // the host answers the oldest
-				if len(open) > 0 {
-					_ = x.hosts[host].Write(t.Context(), wire.Message{ID: wire.NumberID(int64(open[0]))})
-					open = open[1:]
+			case 'h': // the host answers the oldest; a subscription only if it is about to end
+				if i := slices.IndexFunc(open, func(n int) bool { return n%4 != 2 }); i >= 0 {
+					_ = x.hosts[host].Write(t.Context(), wire.Message{ID: wire.NumberID(int64(open[i]))})
+					open = slices.Delete(open, i, i+1)
 				}
 			case 'k': // the host dies; the next is asked again what can be
-				again := slices.DeleteFunc(slices.Clone(open), func(n int) bool { return n%4 == 0 || n%4 == 3 })
+				again := slices.DeleteFunc(slices.Clone(open), func(n int) bool {
+					once := n%4 == 1 && !repeated[n]
+					repeated[n] = true
+					return !once && n%4 != 2
+				})
 				x.hosts[host].Close()
 				<-x.moves // from here on the client speaks to the next
 				host, open = host+1, nil

@@ -37,7 +37,8 @@ type transcript struct {
 type request struct {
 	wire.Message
 	number       int
-	refused      bool // by a host that is ending, or has; nobody else has been asked
+	refused      bool // by a host that is ending, or has; no server has been asked
+	repeated     bool // a host that ended had it, and may have carried it out
 	acknowledged bool // a subscription
 }
 
@@ -98,6 +99,23 @@ func (s *transcript) byHost(m wire.Message) (wire.Message, bool) {
 	return m, true
 }
 
+// byDaemon takes note of what the daemon itself says, beside the messages of MCP.
+func (s *transcript) byDaemon(word string) {
+	if word == wordFarewell {
+		s.parted = true
+		for _, r := range s.requests {
+			r.refused = true // it was not even read
+		}
+		return
+	}
+	if text, ok := strings.CutPrefix(word, wordRefused); ok {
+		id, err := wire.ParseID([]byte(text))
+		if r := s.requests[id]; err == nil && r != nil {
+			r.refused = true
+		}
+	}
+}
+
 // known is the id under which the client knows a request of the host. Each host
 // counts anew, and an answer that comes late must not be taken for that to
 // another question.
@@ -111,12 +129,6 @@ func (s *transcript) known(id wire.ID) wire.ID {
 // notified takes note of a notification of the host.
 func (s *transcript) notified(m wire.Message) (wire.Message, bool) {
 	switch m.Method {
-	case farewellMethod:
-		s.parted = true
-		for _, r := range s.requests {
-			r.refused = true // it was not even read
-		}
-		return m, false
 	case "notifications/cancelled":
 		id, ok := requestID(m.Params)
 		if !ok {
@@ -157,9 +169,9 @@ func (s *transcript) answered(m wire.Message) bool {
 	switch {
 	case r == nil:
 		return true
-	case isFarewell(m.Error), r.Method == "subscriptions/listen" && m.Error == nil:
-		// A host that is about to end refuses requests, which can be made
-		// again: nothing was done about them. And it ends subscriptions.
+	case r.Method == "subscriptions/listen" && m.Error == nil:
+		// A host that is about to end ends subscriptions, which are its own
+		// business and no server's.
 		r.refused = true
 		return false
 	}
@@ -195,12 +207,6 @@ func (s *transcript) dismissed() bool {
 		}
 	}
 	return len(s.requests) > 0
-}
-
-// isFarewell reports whether an error says that the host takes no more requests
-// because it is about to end.
-func isFarewell(e *wire.Error) bool {
-	return e != nil && e.Code == wire.CodeOverloaded && strings.HasSuffix(e.Message, "shutting down")
 }
 
 // listed takes note of which tools say that calling them twice does no harm.
@@ -253,11 +259,11 @@ func (s *transcript) moved() leftover {
 	for _, r := range pending {
 		switch {
 		case r.Method == "initialize" && over.initialize == s.initialize:
-		case r.refused || s.repeatable(r):
+		case r.refused, r.Method == "subscriptions/listen", s.repeatable(r) && !r.repeated:
 			over.again = append(over.again, r.Message)
 		default:
 			delete(s.requests, r.ID)
-			over.answers = append(over.answers, lostAnswer(r.Message))
+			over.answers = append(over.answers, r.lost())
 		}
 	}
 	over.news = s.missed()
@@ -290,7 +296,7 @@ func (s *transcript) repeatable(r *request) bool {
 	case "tools/call":
 		name, _ := wire.StringMember(r.Params, "name")
 		return s.harmless[name]
-	case "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel",
+	case "ping", "server/discover", "completion/complete", "logging/setLevel",
 		"tools/list", "prompts/list", "prompts/get",
 		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe":
 		return true
@@ -298,18 +304,21 @@ func (s *transcript) repeatable(r *request) bool {
 	return false
 }
 
-// lostAnswer is the answer to a request whose own never came.
-func lostAnswer(m wire.Message) wire.Message {
-	const text = "The Patchbay daemon that carried this request ended before it was answered. It may have been carried out; look before trying again."
-	if m.Method != "tools/call" {
-		return wire.Message{ID: m.ID, Error: wire.Errorf(wire.CodeInternal, "%s", text)}
+// lost is the answer to a request whose own never came.
+func (r *request) lost() wire.Message {
+	text := "The Patchbay daemon that carried this request ended before it was answered. It may have been carried out; look before trying again."
+	if r.refused {
+		text = "The Patchbay daemon ended before it began with this request. It was not carried out; try again."
+	}
+	if r.Method != "tools/call" {
+		return wire.Message{ID: r.ID, Error: wire.Errorf(wire.CodeInternal, "%s", text)}
 	}
 	result := []byte(`{`)
-	if version, _ := wire.StringMember(m.Params, "_meta", wire.MetaProtocolVersion); wire.EraOf(version) == wire.Modern {
+	if version, _ := wire.StringMember(r.Params, "_meta", wire.MetaProtocolVersion); wire.EraOf(version) == wire.Modern {
 		result = append(result, `"resultType":"`+wire.ResultComplete+`",`...)
 	}
 	result = wire.AppendString(append(result, `"content":[{"type":"text","text":`...), text)
-	return wire.Message{ID: m.ID, Result: append(result, `}],"isError":true}`...)}
+	return wire.Message{ID: r.ID, Result: append(result, `}],"isError":true}`...)}
 }
 
 // lists are what clients are told the changes of.

@@ -77,7 +77,7 @@ func (p *Peer) accept(m Message) (*incoming, *Error) {
 	switch {
 	case p.draining:
 		p.stats.Refused++
-		return nil, Errorf(CodeOverloaded, "shutting down")
+		return nil, errShuttingDown()
 	case p.requests[key] != nil:
 		p.stats.Refused++
 		return nil, Errorf(CodeInvalidRequest, "a request with this id is already being handled")
@@ -111,7 +111,7 @@ func (p *Peer) serveOne(in *incoming) (next *incoming) {
 	if in.ctx.Err() == nil {
 		response = respond(in.ctx, p.handler, &in.Request, p.opts.Logger)
 	} else {
-		response = Message{ID: in.ID, Error: Errorf(CodeOverloaded, "shutting down")}
+		response = Message{ID: in.ID, Error: errShuttingDown()}
 	}
 	in.cancel(nil)
 	wanted, next := p.served(in)

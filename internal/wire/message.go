@@ -236,12 +236,19 @@ type Error struct {
 	Data    json.RawMessage // nil if there is none
 
 	raw json.RawMessage // the whole object, if it was received
+
+	unhandled bool // see Unhandled
 }
 
 // Errorf returns an Error with a formatted message.
 func Errorf(code int64, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
+
+// Unhandled reports whether a Server or Peer of this process refused a request
+// because it is shutting down, before any handler saw it. An error that was
+// received never says so, whatever is in it.
+func (e *Error) Unhandled() bool { return e != nil && e.unhandled }
 
 func (e *Error) Error() string {
 	return e.Message + " (code " + strconv.FormatInt(e.Code, 10) + ")"

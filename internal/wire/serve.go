@@ -282,7 +282,10 @@ func errInitialized() *Error {
 	return Errorf(CodeInvalidRequest, "this session is initialized already")
 }
 
-func errShuttingDown() *Error { return Errorf(CodeOverloaded, "the server is shutting down") }
+// errShuttingDown refuses a request that no handler has seen.
+func errShuttingDown() *Error {
+	return &Error{Code: CodeOverloaded, Message: "the server is shutting down", unhandled: true}
+}
 
 // uninitialized is the session of a client that did not initialize.
 func (c *client) uninitialized(ctx context.Context, method string) (*Session, *Error) {

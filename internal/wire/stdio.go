@@ -56,6 +56,10 @@ type StreamOptions struct {
 	// MaxBatch is how many messages an incoming batch may have, which revision
 	// 2025-03-26 allows; they are read one by one. 0 means batches are garbage.
 	MaxBatch int
+
+	// Control lets the other side say something that is no message: Read
+	// returns its control lines as *ControlLine errors. Else they are garbage.
+	Control bool
 }
 
 // Output waiting to be written. A longer message passes when it is alone, so
@@ -108,6 +112,9 @@ func (c *StreamConn) Read() (Message, error) {
 		}
 		if skipSpace(line, 0) == len(line) {
 			continue
+		}
+		if c.opts.Control && line[0] == controlMark {
+			return Message{}, &ControlLine{Text: string(line[1:])}
 		}
 		m, err := Parse(line, c.limits())
 		if err == nil {
@@ -197,16 +204,52 @@ func (c *StreamConn) Write(ctx context.Context, m Message) error {
 	size := m.size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.makeRoom(ctx, size); err != nil {
+		return err
+	}
+	start := len(c.out)
+	c.out = m.AppendTo(c.grown(size))
+	c.endLine(start)
+	return nil
+}
+
+// controlMark begins a control line. No message begins so.
+const controlMark = '!'
+
+// A ControlLine is what the program at the other end of a stream says itself,
+// beside the messages that it carries for others: those are JSON objects, each
+// on a line of its own, and so can never be taken for one.
+type ControlLine struct{ Text string }
+
+func (c *ControlLine) Error() string { return "control line: " + c.Text }
+
+// WriteControl sends a control line, in order with the messages before and after
+// it. The other side must have StreamOptions.Control.
+func (c *StreamConn) WriteControl(ctx context.Context, text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.makeRoom(ctx, len(text)); err != nil {
+		return err
+	}
+	start := len(c.out)
+	c.out = append(append(c.out, controlMark), text...)
+	c.endLine(start)
+	return nil
+}
+
+// makeRoom waits until size more bytes can be queued; c.mu is held.
+func (c *StreamConn) makeRoom(ctx context.Context, size int) error {
 	for c.err == nil && len(c.out) > 0 && (c.queued >= maxQueuedLines || len(c.out)+size > maxQueuedBytes) {
 		if err := c.awaitRoom(ctx); err != nil {
 			return err
 		}
 	}
-	if c.err != nil {
-		return c.err
-	}
-	start := len(c.out)
-	c.out = m.AppendTo(c.grown(size))
+	return c.err
+}
+
+// endLine makes one line of what was queued from start on, and has it written;
+// c.mu is held.
+func (c *StreamConn) endLine(start int) {
 	oneLine(c.out[start:])
 	c.out = append(c.out, '\n')
 	c.queued++
@@ -217,7 +260,6 @@ func (c *StreamConn) Write(ctx context.Context, m Message) error {
 	default:
 		c.wake.Signal()
 	}
-	return nil
 }
 
 // maxAtOnce is more than what a pipe takes at once.
