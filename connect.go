@@ -31,7 +31,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		t := conn.Target{
 			Entry: st.entry, State: st.State, Reason: st.Reason,
 			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st), Dir: h.workingDir(st.entry),
-			Lazy: h.opts.Lazy || st.Server.Lazy, Unshared: st.Server.Shared != nil && !*st.Server.Shared,
+			Lazy: h.opts.Lazy || st.Server.Lazy, List: !h.opts.Lazy, Unshared: st.Server.Shared != nil && !*st.Server.Shared,
 		}
 		if st.Server.IdleStop != nil {
 			t.IdleStop = time.Duration(*st.Server.IdleStop) * time.Millisecond

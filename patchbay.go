@@ -94,7 +94,8 @@ type Options struct {
 	// pins that another process records count too.
 	WatchFiles bool
 
-	// Lazy connects a server when it is first needed, not at the start.
+	// Lazy connects a server when it is first needed, not at the start, and not
+	// even to learn what it offers.
 	Lazy bool
 
 	// Guard is the command line of a program that calls RunGuard: it ends the

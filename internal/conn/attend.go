@@ -237,6 +237,14 @@ func (s *line) watch(ctx context.Context, epoch int, l *link) error {
 func (s *line) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.unlisted && s.epoch == epoch && s.state.State == config.Connected {
+		if l.users > 0 || len(s.subscribed) > 0 {
+			return time.Second, false // someone tells it something
+		}
+		s.unlisted = false
+		s.putToRest(l, "it is started by the first call")
+		return 0, true
+	}
 	limit := s.target.IdleStop
 	if limit <= 0 && s.extra && s.key.session == "" {
 		limit = profileIdle
@@ -250,12 +258,18 @@ func (s *line) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 	if wait = limit - time.Since(l.lastUse); wait > 0 {
 		return wait, false
 	}
+	s.putToRest(l, fmt.Sprintf("stopped after %v without a call", limit))
+	return 0, true
+}
+
+// putToRest ends the use of a connection until someone wants the server; s.mu is
+// held.
+func (s *line) putToRest(l *link, why string) {
 	s.dormant, l.settled = true, true
 	s.update(func(st *state) {
-		st.State, st.Reason = config.Pending, fmt.Sprintf("stopped after %v without a call", limit)
+		st.State, st.Reason = config.Pending, why
 		st.link, st.Opening = nil, nil
 	})
-	return 0, true
 }
 
 // ping returns an error if the server does not show that it lives.
@@ -290,4 +304,7 @@ func (s *line) connected(epoch int, l *link, problem string) {
 		st.Attempt, st.Opening, st.Steps = 0, l.client.Opening(), l.steps
 	})
 	s.shelf.note(s.state.Status)
+	if s.unlisted {
+		s.rouse() // that is all it was connected for
+	}
 }

@@ -45,6 +45,7 @@ type line struct {
 	retired   bool
 	wanted    bool      // someone waits for a connection
 	dormant   bool      // it is connected only when someone wants it
+	unlisted  bool      // and before that once, unless it is known what it offers
 	notBefore time.Time // it is not dialled by itself
 	hurry     bool      // notBefore does not count: someone waits
 	dials     int       // begun so far
@@ -97,6 +98,7 @@ func newLine(up *upstream, p Profile, before *line) *line {
 		owner:      lead.manager,
 		target:     t,
 		dormant:    t.Lazy,
+		unlisted:   t.Lazy && t.List,
 		subscribed: map[string]bool{},
 		shelf:      shelf{keys: up.catalogKeys()},
 		state: state{
@@ -244,6 +246,7 @@ func (s *line) run() {
 	defer close(s.done)
 	defer s.ending.Wait()
 	s.succeed()
+	s.known()
 	s.makeWay()
 	for s.awaitTurn() {
 		s.connectOnce()
@@ -265,6 +268,20 @@ func (s *line) succeed() {
 	case <-s.ctx.Done():
 	}
 	s.after = nil
+}
+
+// known has a server whose catalog is known be connected when someone wants it, and
+// not before.
+func (s *line) known() {
+	if s.catalog() == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unlisted {
+		s.unlisted = false
+		s.update(func(*state) {}) // who waits need not
+	}
 }
 
 // headStart is how long a server of which a catalog is known is not dialled at
@@ -332,7 +349,7 @@ func (s *line) due(now time.Time) (time.Time, bool) {
 		return time.Time{}, false
 	case s.wanted:
 		return later(now, s.retry.earliest), true
-	case s.state.State == config.Pending && !s.dormant:
+	case s.state.State == config.Pending && (!s.dormant || s.unlisted):
 		return later(now, s.notBefore), true
 	default:
 		return s.retry.next, !s.retry.next.IsZero()
@@ -414,7 +431,7 @@ func (s *line) wait(ctx context.Context) error {
 		case s.state.State == config.Connected:
 			done = s.state.link.client.Err() == nil // or its end is about to be noticed
 		case s.state.State == config.Pending:
-			done = s.dormant && !s.wanted
+			done = s.dormant && !s.wanted && !s.unlisted
 			s.hasten()
 		case s.state.State == config.Failed:
 			done, err = true, s.state.failure
@@ -478,6 +495,7 @@ func (s *line) acquire(ctx context.Context, listed bool) (*link, error) {
 		s.mu.Lock()
 		l := s.state.link
 		alive := l != nil && l.client.Err() == nil
+		s.unlisted = false // it is wanted for more than its lists
 		if alive && (!listed || s.state.State == config.Connected) {
 			l.users++
 			s.mu.Unlock()

@@ -146,6 +146,21 @@ func (f *fake) started() int {
 	return f.starts
 }
 
+// running reports whether the server that was last started has not ended.
+func (f *fake) running() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.peer == nil {
+		return false
+	}
+	select {
+	case <-f.peer.Done():
+		return false
+	default:
+		return true
+	}
+}
+
 // die ends the running server as a crash would.
 func (f *fake) die() {
 	f.mu.Lock()

@@ -102,6 +102,7 @@ type Target struct {
 
 	Unshared bool          // each session has a connection of its own
 	Lazy     bool          // connect on the first call
+	List     bool          // if it is Lazy: connect once before, if nobody knows what it offers
 	IdleStop time.Duration // stop it when nobody has called for that long; 0 means never
 }
 

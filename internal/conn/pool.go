@@ -186,7 +186,7 @@ func (up *upstream) lead() *seat {
 func (up *upstream) target() Target {
 	t := up.lead().target
 	for _, s := range up.seats {
-		t.Lazy = t.Lazy && s.target.Lazy
+		t.Lazy, t.List = t.Lazy && s.target.Lazy, t.List || s.target.List
 		if t.IdleStop > 0 && (s.target.IdleStop <= 0 || s.target.IdleStop > t.IdleStop) {
 			t.IdleStop = s.target.IdleStop
 		}
@@ -310,7 +310,7 @@ func (up *upstream) lineFor(key lineKey, p Profile) *line {
 	if l == nil {
 		l = up.open(p, nil)
 		l.shelf.inherit(&up.standing.shelf)
-		l.extra, l.dormant = true, true
+		l.extra, l.dormant, l.unlisted = true, true, false
 		up.begin(l)
 	}
 	return l

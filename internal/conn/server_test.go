@@ -263,6 +263,68 @@ func TestLazy(t *testing.T) {
 	})
 }
 
+// A server that is connected on the first call is connected once before, to be
+// listed, unless its lists are known or it may not be used.
+func TestLazyIsListed(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		about  string
+		change func(*Target)
+		starts int
+	}{
+		{"one that may not be used", func(target *Target) { target.State = config.NeedsApproval }, 0},
+		{"one of which nothing is known", func(*Target) {}, 1},
+		{"one whose lists were saved", func(*Target) {}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			target := keyed(f, "key")
+			target.Lazy, target.List = true, true
+			tt.change(&target)
+			m := newManager(t, Options{CacheDir: dir})
+			s := one(t, m, target)
+			_ = s.Wait(t.Context()) // the first says why it is not there
+			time.Sleep(time.Hour)
+			if f.started() != tt.starts || f.running() {
+				t.Errorf("%s: %d starts, running %v", tt.about, f.started(), f.running())
+			}
+			if target.off() {
+				return
+			}
+			wantState(t, s, config.Pending, "")
+			if c := s.Catalog(); c == nil || len(c.Tools) != 1 {
+				t.Errorf("%s: listed %+v", tt.about, c)
+			}
+			mustCall(t, s)
+			time.Sleep(time.Hour)
+			wantState(t, s, config.Connected, "")
+		})
+	}
+}
+
+// One that is called while it is being listed stays.
+func TestLazyIsCalledWhenListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listing := make(chan struct{})
+		f := &fake{list: func(context.Context, string) (string, error) {
+			<-listing
+			return `{"tools":[{"name":"echo","inputSchema":{}}]}`, nil
+		}}
+		target := local(f)
+		target.Lazy, target.List = true, true
+		s := one(t, newManager(t, Options{}), target)
+		synctest.Wait()
+		wantState(t, s, config.Connecting, "")
+		mustCall(t, s)
+		close(listing)
+		time.Sleep(time.Hour)
+		wantState(t, s, config.Connected, "")
+		if f.started() != 1 {
+			t.Errorf("%d starts", f.started())
+		}
+	})
+}
+
 func TestLazyNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := local(&fake{})
