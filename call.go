@@ -85,7 +85,7 @@ func (r *Result) ForModel() (ModelResult, error) {
 // result that says so; an error means that the tool could not be called, or
 // that its answer never came.
 func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
-	t, err := s.toolset().find(c.Tool)
+	t, err := s.find(ctx, c.Tool)
 	if err != nil {
 		s.unknown(ctx, "", c.Tool, err)
 		return nil, err
@@ -279,7 +279,7 @@ func (s *Session) ForwardCall(ctx context.Context, params json.RawMessage) (Tool
 		return Tool{}, nil, err
 	}
 	name, _ := wire.StringMember(params, "name")
-	t, err := s.toolset().find(name)
+	t, err := s.find(ctx, name)
 	if err != nil {
 		s.unknown(ctx, "", name, err)
 		return Tool{}, nil, err

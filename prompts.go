@@ -61,8 +61,8 @@ func (s *Session) FindPrompt(name string) (Prompt, error) {
 }
 
 // namePrompts lists the prompts of a set, sorted by server and name, named like
-// tools.
-func (set *toolSet) namePrompts(naming bridge.Naming) ([]Prompt, *bridge.Names) {
+// tools. before are the names until now, nil if there were none.
+func (set *toolSet) namePrompts(silent []bridge.Silent, naming bridge.Naming, before *bridge.Names) ([]Prompt, *bridge.Names) {
 	prompts, asked := []Prompt{}, []bridge.Exposed{}
 	for i, st := range set.inputs.servers {
 		c := set.inputs.catalogs[i]
@@ -72,14 +72,14 @@ func (set *toolSet) namePrompts(naming bridge.Naming) ([]Prompt, *bridge.Names) 
 		for _, raw := range c.Prompts {
 			name, _ := wire.StringMember(raw, "name")
 			prompts = append(prompts, Prompt{Server: st.Name, Name: name, Definition: raw})
-			asked = append(asked, bridge.Exposed{Ref: bridge.Ref{Server: st.Name, Tool: name}})
+			asked = append(asked, bridge.Exposed{Ref: bridge.Ref{Server: st.Name, Tool: name}, Project: st.Origin.Project != ""})
 		}
 	}
 	slices.SortStableFunc(prompts, func(a, b Prompt) int {
 		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Name, b.Name))
 	})
 	naming.LastWins = false
-	names, _ := bridge.NewNames(asked, naming)
+	names, _ := bridge.NewNames(asked, silent, naming, before)
 	for i, p := range prompts {
 		prompts[i].FullName = names.Of(bridge.Ref{Server: p.Server, Tool: p.Name})
 	}

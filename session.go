@@ -31,6 +31,11 @@ type SessionOptions struct {
 	DisallowedTools []string // never called, and not shown
 	Rules           []Rule   // further rules, with their sources
 
+	// Prefixed says that whoever the session is for puts a prefix of its own before
+	// all names, as agents do with those of a server: names are plain then, and
+	// short, unless gateway.naming in the settings says otherwise.
+	Prefixed bool
+
 	// Default is what happens to a call that no rule is about; empty means that
 	// of the settings, and if they say nothing that UI.Confirm is asked.
 	Default Effect
@@ -106,7 +111,7 @@ func (h *Host) NewSession(o SessionOptions) (*Session, error) {
 			s.view.rules = append(s.view.rules, r)
 		}
 	}
-	s.view.selects = fmt.Sprintf("%#v", []any{o.Profile, o.Servers, o.Tools, o.Default, s.view.rules}) // which tells nil from empty
+	s.view.selects = fmt.Sprintf("%#v", []any{o.Prefixed, o.Profile, o.Servers, o.Tools, o.Default, s.view.rules}) // which tells nil from empty
 	if err := s.open(h.life, rand.Text()); err != nil {
 		return nil, err
 	}

@@ -51,6 +51,7 @@ type toolInputs struct {
 	pins     uint64          // generation
 	servers  []*ServerStatus // that may be used
 	catalogs []*conn.Catalog // of those; nil where none is known
+	off      []*ServerStatus // of the user's own servers those that may not be used
 }
 
 func (in toolInputs) same(other toolInputs) bool {
@@ -63,7 +64,13 @@ func (s *Session) toolInputs() toolInputs {
 	in := toolInputs{reading: h.reading.Load(), pins: h.pinsSeq.Load()}
 	for i := range in.reading.snap.Servers {
 		st := &in.reading.snap.Servers[i]
-		if !st.usable() || !s.selects(in.reading, st.Name) {
+		if !st.InForce || !s.selects(in.reading, st.Name) {
+			continue
+		}
+		if !st.usable() {
+			if st.Origin.Project == "" && st.Skip == "" {
+				in.off = append(in.off, st)
+			}
 			continue
 		}
 		if sv, ok := h.manager.Server(st.Name, s.profile()); ok {
@@ -131,7 +138,11 @@ func (s *Session) sharedTools(in toolInputs) *toolSet {
 			return set
 		}
 	}
-	set := s.buildTools(in)
+	var before *toolSet
+	for _, live := range sets.live[s.view.selects] {
+		before = cmp.Or(live.Value(), before) // the last
+	}
+	set := s.buildTools(in, before)
 	for key, all := range sets.live { // those of sessions that are gone go
 		all = slices.DeleteFunc(all, func(p weak.Pointer[toolSet]) bool { return p.Value() == nil })
 		if sets.live[key] = all; len(all) == 0 {
@@ -163,12 +174,13 @@ func (s *Session) readAhead() {
 }
 
 // buildTools decides what the session offers: of all tools those that nothing
-// hides, each with its name and what happens to a call of it.
-func (s *Session) buildTools(in toolInputs) *toolSet {
-	settings := cmp.Or(s.host.opts.Naming, in.reading.settings.Naming)
-	naming := bridge.Naming{Style: settings.Style, MaxLength: settings.MaxLength, LastWins: settings.Collision == config.CollisionLastWins}
+// hides, each with its name and what happens to a call of it. before is what such
+// sessions offered until now, nil if there were none: names stay with who has them.
+func (s *Session) buildTools(in toolInputs, before *toolSet) *toolSet {
+	naming, silent := s.naming(in.reading), in.silent()
+	toolsBefore, promptsBefore := before.allNames() // now: a set must not keep the one before it
 	all, asked := s.allTools(in)
-	names, collisions := bridge.NewNames(asked, naming)
+	names, collisions := bridge.NewNames(asked, silent, naming, toolsBefore)
 	for i := range all {
 		t := &all[i]
 		t.Name = names.Of(t.ref())
@@ -181,16 +193,24 @@ func (s *Session) buildTools(in toolInputs) *toolSet {
 
 	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all)), denied: map[string]*Rule{}}
 	set.remote = slices.ContainsFunc(in.servers, func(st *ServerStatus) bool { return st.Transport == config.HTTP || st.Transport == config.SSE })
-	set.prompts = sync.OnceValues(func() ([]Prompt, *bridge.Names) { return set.namePrompts(naming) })
+	set.prompts = sync.OnceValues(func() ([]Prompt, *bridge.Names) { return set.namePrompts(silent, naming, promptsBefore) })
 	set.uris = sync.OnceValue(set.routeURIs)
 	s.applyRules(set, all)
-	if len(set.hidden) > 0 { // what is not there takes no name away
-		asked = slices.DeleteFunc(asked, func(e bridge.Exposed) bool { return set.hides(e.Ref) })
-		names, collisions = bridge.NewNames(asked, naming)
+	if len(set.hidden) > 0 {
+		// What is hidden keeps its name, so that no other tool is called by it.
+		// But where of several tools only one is offered, that one has to be there.
+		if naming.LastWins {
+			asked = slices.DeleteFunc(asked, func(e bridge.Exposed) bool { return set.hides(e.Ref) })
+			names, collisions = bridge.NewNames(asked, silent, naming, toolsBefore)
+			for i := range set.tools {
+				set.tools[i].Name = names.Of(set.tools[i].ref())
+			}
+		}
+		names = names.Hide(set.hides)
 	}
-	set.names, set.warnings = names, append(set.warnings, collisions...)
-	for i := range set.tools {
-		set.tools[i].Name = names.Of(set.tools[i].ref())
+	set.names = names
+	for _, c := range collisions {
+		set.warnings = append(set.warnings, c.Text)
 	}
 	set.tools = slices.DeleteFunc(set.tools, func(t offered) bool {
 		if t.Name != "" {
@@ -233,7 +253,8 @@ func (s *Session) allTools(in toolInputs) (all []offered, asked []bridge.Exposed
 	for i, t := range all {
 		asked[i].Ref = t.ref()
 		if at, ok := in.reading.inForce[t.Server]; ok {
-			asked[i].Name = toolRule(in.reading.snap.Servers[at].Server, t.Tool.Tool).ExposedName
+			st := &in.reading.snap.Servers[at]
+			asked[i].Name, asked[i].Project = toolRule(st.Server, t.Tool.Tool).ExposedName, st.Origin.Project != ""
 		} else {
 			asked[i].Name = t.Tool.Tool // ours
 		}
@@ -345,15 +366,16 @@ func (s *Session) FindOwn(server, tool string) (Tool, error) {
 	return set.tools[i].Tool, nil
 }
 
-// find returns the tool that a name means: the session's own name for it, or
-// any other rendering that means exactly one tool.
+// find is Session.Find.
 func (set *toolSet) find(name string) (*offered, error) {
 	if alias, ok := resourceAliases[name]; ok {
 		name = alias
 	}
 	ref, err := set.names.Resolve(name)
 	if err != nil {
-		return nil, errorf(KindToolNotFound, "%v", err)
+		e := errorf(KindToolNotFound, "%v", err)
+		e.cause = err
+		return nil, e
 	}
 	return &set.tools[set.byRef[ref]], nil
 }
@@ -428,7 +450,7 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 		name, _ := wire.StringMember(def, "name")
 		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: slices.Contains(changed, name), provider: st.Origin.Provider, alwaysLoad: toolRule(st.Server, name).AlwaysLoad}
 		known.byName[name] = len(known.tools)
-		known.tools, known.ruled = append(known.tools, t), append(known.ruled, policy.NewTool(st.Name, name, renderings(t.ref())))
+		known.tools, known.ruled = append(known.tools, t), append(known.ruled, policy.NewTool(st.Name, name, bridge.Renderings(t.ref())))
 	}
 	h.knownMu.Lock()
 	defer h.knownMu.Unlock()
@@ -438,13 +460,4 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 	}
 	h.known[key] = known
 	return known
-}
-
-// renderings are all the names a rule may have for a tool, whatever its session.
-func renderings(ref bridge.Ref) []string {
-	names := []string{ref.Server + "/" + ref.Tool, ref.Server + "." + ref.Tool}
-	for _, style := range []config.NamingStyle{config.NamingClaude, config.NamingXcsh, config.NamingOMP} {
-		names = append(names, bridge.Render(style, ref))
-	}
-	return names
 }

@@ -8,10 +8,18 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // DefaultListen is where the gateway listens unless it is told otherwise.
 const DefaultListen = "127.0.0.1:7332"
+
+// DefaultFirstList is how long a list waits for servers of which nothing is known
+// yet. Many clients list once and never again.
+const DefaultFirstList = 5 * time.Second
+
+// maxFirstList is as long as a server may take to start, many times over.
+const maxFirstList = 10 * time.Minute
 
 // GatewayTokenPrefix lets people, and programs that look for leaked secrets, tell
 // what a token is for.
@@ -26,7 +34,15 @@ type Gateway struct {
 	URL string `json:"url,omitempty"`
 
 	Profiles map[string]Profile `json:"profiles,omitempty"` // selections, served at /mcp/@name
-	OIDC     OIDC               `json:"oidc,omitzero"`
+
+	// Naming is how tools and prompts of several servers are named. Clients put a
+	// prefix of their own before these names, so without a style it is plain, and
+	// without a length they leave room for the prefix.
+	Naming Naming `json:"naming,omitzero"`
+
+	FirstList *int64 `json:"firstList,omitempty"` // ms that a list waits for servers of which nothing is known yet; nil means DefaultFirstList
+
+	OIDC OIDC `json:"oidc,omitzero"`
 
 	AllowedHosts   []string `json:"allowedHosts,omitempty"`   // further names under which it may be addressed
 	AllowedOrigins []string `json:"allowedOrigins,omitempty"` // web pages that may send requests
@@ -46,6 +62,14 @@ func (g Gateway) Endpoint() string {
 		host = "localhost"
 	}
 	return "http://" + net.JoinHostPort(host, port) + "/mcp"
+}
+
+// ListPatience is how long a list waits for servers of which nothing is known yet.
+func (g Gateway) ListPatience() time.Duration {
+	if g.FirstList == nil {
+		return DefaultFirstList
+	}
+	return time.Duration(*g.FirstList) * time.Millisecond
 }
 
 // Profile is a named selection of servers and tools. In lists nil means all and
@@ -82,6 +106,11 @@ func decodeGateway(f *Fields) Gateway {
 	}
 	if p := f.Object("profiles"); p != nil {
 		g.Profiles = decodeProfiles(p)
+	}
+	g.Naming = decodeNaming(f)
+	if g.FirstList = f.Millis("firstList", 1); g.FirstList != nil && *g.FirstList > maxFirstList.Milliseconds() {
+		f.Report(SeverityError, "firstList", fmt.Sprintf("a list waits for %d ms at most", maxFirstList.Milliseconds()), "")
+		g.FirstList = nil
 	}
 	if o := f.Object("oidc"); o != nil {
 		g.OIDC = OIDC{Issuer: o.String("issuer"), Audience: o.String("audience"), Scopes: o.Strings("scopes")}

@@ -127,6 +127,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return schema("type", "integer", "minimum", 1, "maximum", 65535)
 	case "Naming.maxLength":
 		return schema("type", "integer", "minimum", minNameLength, "maximum", maxToolName)
+	case "Gateway.firstList":
+		return schema("type", "number", "minimum", 0, "maximum", int(maxFirstList.Milliseconds()))
 	case "Gateway.profiles":
 		return schema("type", "object", "propertyNames", schema("pattern", profileName.String()), "additionalProperties", b.value("", t.Elem()))
 	case "Limits.resultChars":
@@ -158,7 +160,7 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 	case reflect.TypeFor[PermissionDefault]():
 		return enum(DefaultAllow, DefaultAsk, DefaultDeny)
 	case reflect.TypeFor[NamingStyle]():
-		return enum(NamingClaude, NamingXcsh, NamingOMP)
+		return enum(NamingClaude, NamingXcsh, NamingOMP, NamingPlain)
 	case reflect.TypeFor[Collision]():
 		return enum(CollisionSuffix, CollisionLastWins)
 	}

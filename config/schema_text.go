@@ -82,6 +82,8 @@ var descriptions = map[string]string{
 	"Gateway.listen":         "The address and port to listen on. Default: 127.0.0.1:7332.",
 	"Gateway.url":            "Where clients reach the gateway, such as https://tools.example.com, if that is not where it listens.",
 	"Gateway.profiles":       "Selections of servers and tools, by name. Each is served at /mcp/@name.",
+	"Gateway.naming":         "How the names of tools and prompts are made where the gateway offers several servers. Other settings of names do not count there.",
+	"Gateway.firstList":      "Milliseconds that a list waits for servers of which nothing is known yet; 0: not at all. Default: 5000.",
 	"Gateway.oidc":           "An authorization server whose access tokens are accepted, besides the gateway's own token.",
 	"Gateway.allowedHosts":   "Further names under which the gateway may be addressed; localhost always may.",
 	"Gateway.allowedOrigins": "Origins of web pages that may send requests, such as https://app.example.com.",
@@ -98,9 +100,9 @@ var descriptions = map[string]string{
 	"Permissions.deny":    "Rules for calls that are refused.",
 	"Permissions.default": "What happens to a call that no rule matches. Without it whoever calls decides.",
 
-	"Naming.style":     "claude: mcp__server__tool. xcsh: mcp_server_tool. omp: the names of oh-my-pi.",
-	"Naming.maxLength": "The longest name; longer ones are shortened to a unique one. Default: 64.",
-	"Naming.collision": "What becomes of tools whose names come out the same: suffix marks all but the first, last-wins (xcsh style) keeps only the last.",
+	"Naming.style":     "claude: mcp__server__tool. plain: server__tool. xcsh: mcp_server_tool. omp: the names of oh-my-pi. Default: claude; plain in the gateway.",
+	"Naming.maxLength": "The longest name; longer ones are shortened to a unique one. Default: 64; 49 in the gateway, whose clients put mcp__patchbay__ before it.",
+	"Naming.collision": "What becomes of tools whose names come out the same: suffix marks them, but for one that has more right to the name; last-wins (xcsh style) keeps only the last.",
 
 	"Discovery.disabledProviders": "Products whose files are not read, by id; patchbay list --sources shows the ids.",
 

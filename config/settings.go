@@ -52,7 +52,7 @@ type Naming struct {
 type Collision string
 
 const (
-	CollisionSuffix   Collision = "suffix"    // all but the first get a suffix
+	CollisionSuffix   Collision = "suffix"    // they get a suffix, but for one that has more right to the name
 	CollisionLastWins Collision = "last-wins" // only the last is there; for the xcsh style
 )
 
@@ -63,6 +63,7 @@ const (
 	NamingClaude NamingStyle = "claude" // mcp__server__tool
 	NamingXcsh   NamingStyle = "xcsh"   // mcp_server_tool
 	NamingOMP    NamingStyle = "omp"
+	NamingPlain  NamingStyle = "plain" // server__tool
 )
 
 // Bounds of Naming.MaxLength.
@@ -98,23 +99,7 @@ func DecodeSettings(f *Fields) Settings {
 		s.Permissions.Default = decodeDefault(p)
 		p.reportUnknown()
 	}
-	if n := f.Object("naming"); n != nil {
-		s.Naming = Naming{Style: NamingStyle(n.String("style")), MaxLength: n.Int("maxLength", minNameLength, maxToolName)}
-		switch s.Naming.Style {
-		case "", NamingClaude, NamingXcsh, NamingOMP:
-		default:
-			n.Report(SeverityError, "style", fmt.Sprintf("unknown naming style %q: expected claude, xcsh or omp", s.Naming.Style), "")
-			s.Naming.Style = ""
-		}
-		s.Naming.Collision = Collision(n.String("collision"))
-		switch s.Naming.Collision {
-		case "", CollisionSuffix, CollisionLastWins:
-		default:
-			n.Report(SeverityError, "collision", fmt.Sprintf("unknown way to settle a collision %q: expected suffix or last-wins", s.Naming.Collision), "")
-			s.Naming.Collision = ""
-		}
-		n.reportUnknown()
-	}
+	s.Naming = decodeNaming(f)
 	if d := f.Object("discovery"); d != nil {
 		s.Discovery.DisabledProviders = d.Strings("disabledProviders")
 		d.reportUnknown()
@@ -128,6 +113,30 @@ func DecodeSettings(f *Fields) Settings {
 	}
 	s.Extra = f.reportUnknown()
 	return s
+}
+
+// decodeNaming reads how names are made.
+func decodeNaming(f *Fields) (naming Naming) {
+	n := f.Object("naming")
+	if n == nil {
+		return naming
+	}
+	naming = Naming{Style: NamingStyle(n.String("style")), MaxLength: n.Int("maxLength", minNameLength, maxToolName)}
+	switch naming.Style {
+	case "", NamingClaude, NamingXcsh, NamingOMP, NamingPlain:
+	default:
+		n.Report(SeverityError, "style", fmt.Sprintf("unknown naming style %q: expected claude, xcsh, omp or plain", naming.Style), "")
+		naming.Style = ""
+	}
+	naming.Collision = Collision(n.String("collision"))
+	switch naming.Collision {
+	case "", CollisionSuffix, CollisionLastWins:
+	default:
+		n.Report(SeverityError, "collision", fmt.Sprintf("unknown way to settle a collision %q: expected suffix or last-wins", naming.Collision), "")
+		naming.Collision = ""
+	}
+	n.reportUnknown()
+	return naming
 }
 
 // decodeDefault reads the permission for calls without a rule. A wrong one was

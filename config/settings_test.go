@@ -57,7 +57,7 @@ func TestDecodeSettingsProblems(t *testing.T) {
 			`warning: settings.json:1:47: unknown setting "x" (at /limits/x)`},
 		`{"permissions": []}`:             {`error: settings.json:1:17: "permissions" must be an object, found an array (at /permissions)`},
 		`{"permissions": {"deny": "x"}}`:  {`error: settings.json:1:26: "deny" must be an array, found a string (at /permissions/deny)`},
-		`{"naming": {"style": "short"}}`:  {`error: settings.json:1:22: unknown naming style "short": expected claude, xcsh or omp (at /naming/style)`},
+		`{"naming": {"style": "short"}}`:  {`error: settings.json:1:22: unknown naming style "short": expected claude, xcsh, omp or plain (at /naming/style)`},
 		`{"naming": {"maxLength": 1000}}`: {`error: settings.json:1:26: "maxLength" must be a whole number from 32 to 128, found 1000 (at /naming/maxLength)`},
 		`{"limits": {"resultChars": -1}}`: {`error: settings.json:1:28: "resultChars" must be a whole number from 1 to 67108864, found -1 (at /limits/resultChars)`},
 		`{"gateway": {"listen": "7332"}}`: {`error: settings.json:1:24: "7332" is no address with a port, such as 127.0.0.1:7332 (at /gateway/listen)`},

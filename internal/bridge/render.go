@@ -17,7 +17,16 @@ type Ref struct {
 func (r Ref) String() string { return r.Server + "/" + r.Tool }
 
 // styles are all renderings of a pair; the first is the default.
-var styles = [...]config.NamingStyle{config.NamingClaude, config.NamingXcsh, config.NamingOMP}
+var styles = [...]config.NamingStyle{config.NamingClaude, config.NamingXcsh, config.NamingOMP, config.NamingPlain}
+
+// Renderings returns all the ways to write a tool, without regard to others.
+func Renderings(r Ref) []string {
+	forms := []string{r.Server + "/" + r.Tool, r.Server + "." + r.Tool}
+	for _, style := range styles {
+		forms = append(forms, Render(style, r))
+	}
+	return forms
+}
 
 // Render returns the plain name of a tool in a style; an unknown style is
 // claude. It knows neither other tools nor a limit, so two tools may have the
@@ -30,9 +39,60 @@ func Render(style config.NamingStyle, r Ref) string {
 	case config.NamingOMP:
 		server, tool := reducedPair(r, true)
 		return "mcp__" + server + "_" + tool
+	case config.NamingPlain:
+		return safe(r.Server) + "__" + safe(r.Tool)
 	default:
 		return "mcp__" + safe(r.Server) + "__" + safe(r.Tool)
 	}
+}
+
+// joined is Render without changing anything in either part.
+func joined(style config.NamingStyle, r Ref) string {
+	switch style {
+	case config.NamingXcsh:
+		return "mcp_" + r.Server + "_" + r.Tool
+	case config.NamingOMP:
+		return "mcp__" + r.Server + "_" + r.Tool
+	case config.NamingPlain:
+		return r.Server + "__" + r.Tool
+	default:
+		return "mcp__" + r.Server + "__" + r.Tool
+	}
+}
+
+// begins reports whether a name may be that of a tool of a server, whatever the
+// server has, and whether the server's part of it is written as the server is.
+func begins(name, server string) (fit, bool) {
+	plain := strings.TrimPrefix(name, "mcp__")
+	switch {
+	case server == "":
+		return 0, false
+	case separated(plain, server, "__"), separated(name, server, "__"), separated(name, server, "/"), separated(name, server, "."):
+		return exact, true
+	}
+	written := safe(server)
+	return altered, separated(plain, written, "__") || separated(name, written, "__")
+}
+
+// separated reports whether text is of two parts, of which the first is head.
+func separated(text, head, separator string) bool {
+	rest, ok := strings.CutPrefix(text, head)
+	return ok && len(rest) > len(separator) && strings.HasPrefix(rest, separator)
+}
+
+// Begins reports whether a name, in whichever style, may be that of a tool of a
+// server.
+func Begins(name, server string) bool {
+	if _, ok := begins(name, server); ok {
+		return true
+	}
+	for _, style := range []config.NamingStyle{config.NamingXcsh, config.NamingOMP} {
+		head := strings.TrimSuffix(Render(style, Ref{Server: server, Tool: "tool"}), "_tool")
+		if separated(name, head, "_") {
+			return true
+		}
+	}
+	return false
 }
 
 // safe replaces what a name must not contain. The products that made the rule

@@ -12,6 +12,7 @@ import (
 // models to choose from; nothing acts on them.
 type UnknownError struct {
 	Name        string   `json:"name"`
+	Hidden      Ref      `json:"-"`                     // the tool that it would mean, but for those it is hidden from
 	Suggestions []string `json:"suggestions,omitempty"` // the most similar first
 }
 
@@ -27,6 +28,8 @@ func (e *UnknownError) Error() string {
 type AmbiguousError struct {
 	Name string `json:"name"`
 	Refs []Ref  `json:"refs"` // in order of server and tool
+
+	Silent []string `json:"silent,omitempty"` // servers that may have one of that name, and do not say
 }
 
 func (e *AmbiguousError) Error() string {
@@ -34,29 +37,68 @@ func (e *AmbiguousError) Error() string {
 	for i, r := range e.Refs {
 		refs[i] = r.String()
 	}
+	if len(refs) < 2 {
+		text := "tool name " + shown(e.Name) + " may mean " + list(refs)
+		if len(e.Silent) > 0 {
+			return text + ", or a tool of " + list(e.Silent) + ", which is not there"
+		}
+		return text + ", or one that is not offered"
+	}
 	return "tool name " + shown(e.Name) + " is ambiguous: it may mean " + list(refs)
 }
 
 // Resolve returns the tool that a name means: one of the names given here, or
 // else any other rendering of a pair, server/tool, server.tool, or the name the
-// entry asked for, if exactly one tool fits. The error is an *UnknownError or
-// an *AmbiguousError.
+// entry asked for, if exactly one tool fits and no silent server may have another.
+// The error is an *UnknownError or an *AmbiguousError.
 func (s *Names) Resolve(name string) (Ref, error) {
 	if i, ok := s.byName[name]; ok {
+		if s.hides(i) {
+			return Ref{}, &UnknownError{Name: name, Hidden: s.tools[i].Ref}
+		}
 		return s.tools[i].Ref, nil
 	}
-	switch found := s.aliases().find(s, name); len(found) {
-	case 0:
-		return Ref{}, &UnknownError{Name: name, Suggestions: s.suggest(name)}
-	case 1:
-		return s.tools[found[0]].Ref, nil
-	default:
-		e := &AmbiguousError{Name: name}
-		for _, i := range found {
+	found := s.aliases().find(s, name)
+	if len(found) == 0 {
+		return Ref{}, &UnknownError{Name: name, Suggestions: s.Suggest(name, nil)}
+	}
+	e := &AmbiguousError{Name: name}
+	for _, i := range found {
+		if !s.hides(i) {
 			e.Refs = append(e.Refs, s.tools[i].Ref)
 		}
-		return Ref{}, e
 	}
+	if len(found) == 1 {
+		e.Silent = s.othersMayHave(name, s.tools[found[0]])
+	}
+	switch {
+	case len(e.Refs) == 0:
+		return Ref{}, &UnknownError{Name: name, Hidden: s.tools[found[0]].Ref}
+	case len(found) == 1 && len(e.Silent) == 0:
+		return e.Refs[0], nil
+	}
+	return Ref{}, e
+}
+
+func (s *Names) hides(i int) bool { return s.hidden != nil && s.hidden[i] }
+
+// othersMayHave returns the silent servers that may have a tool of that name, and
+// have no lesser right to it than the tool that is known.
+func (s *Names) othersMayHave(name string, known Exposed) (servers []string) {
+	for _, other := range s.silent {
+		fit, ok := begins(name, other.Server)
+		if !ok || other.Server == known.Server {
+			continue
+		}
+		mine := claim{fit: altered, own: !known.Project}
+		if slices.Contains([]string{"mcp__" + known.Server + "__" + known.Tool, known.Server + "__" + known.Tool, known.Server + "/" + known.Tool, known.Server + "." + known.Tool}, name) {
+			mine.fit = exact
+		}
+		if !mine.over(claim{fit: fit, own: !other.Project}) {
+			servers = append(servers, other.Server)
+		}
+	}
+	return servers
 }
 
 // aliases are the other ways to write the tools of a set: positions in order.
@@ -66,12 +108,9 @@ type aliases struct {
 }
 
 func (s *Names) makeAliases() aliases {
-	a := aliases{byText: make(map[string][]int, 6*len(s.tools)), byHash: make(map[string][]int, len(s.tools))}
+	a := aliases{byText: make(map[string][]int, 7*len(s.tools)), byHash: make(map[string][]int, len(s.tools))}
 	for i, t := range s.tools {
-		forms := []string{t.Name, t.Server + "/" + t.Tool, t.Server + "." + t.Tool}
-		for _, style := range styles {
-			forms = append(forms, Render(style, t.Ref))
-		}
+		forms := append(Renderings(t.Ref), t.Name)
 		slices.Sort(forms)
 		for _, form := range slices.Compact(forms) {
 			if form != "" {
@@ -113,9 +152,9 @@ const (
 	maxSuggestions = 3
 )
 
-// suggest returns what a name may have been meant to be, written the way it was
-// written.
-func (s *Names) suggest(name string) []string {
+// Suggest returns what a name may have been meant to be, written the way it was
+// written: of the tools of some servers, of all if of is nil.
+func (s *Names) Suggest(name string, of func(server string) bool) []string {
 	if name == "" || len(name) > maxSuggestFor {
 		return nil
 	}
@@ -125,6 +164,9 @@ func (s *Names) suggest(name string) []string {
 	}
 	var near []suggestion
 	for i, t := range s.tools {
+		if s.hides(i) || of != nil && !of(t.Server) {
+			continue
+		}
 		best := suggestion{distance: min(3, 1+len(name)/4) + 1}
 		try := func(form, text string) {
 			if d := Distance(name, form, best.distance); d < best.distance {
@@ -132,10 +174,7 @@ func (s *Names) suggest(name string) []string {
 			}
 		}
 		try(s.names[i], s.names[i])
-		try(t.Server+"/"+t.Tool, t.Server+"/"+t.Tool)
-		try(t.Server+"."+t.Tool, t.Server+"."+t.Tool)
-		for _, style := range styles {
-			form := Render(style, t.Ref)
+		for _, form := range Renderings(t.Ref) {
 			try(form, form)
 		}
 		try(t.Tool, s.names[i])

@@ -26,6 +26,10 @@ func TestResolve(t *testing.T) {
 		{"", "mcp__github__create_issue", "github/create_issue"},
 		{"", "mcp_github_create_issue", "github/create_issue"},
 		{"", "mcp__github_create_issue", "github/create_issue"},
+		{"", "github__create_issue", "github/create_issue"},
+		{config.NamingPlain, "mcp__github__create_issue", "github/create_issue"},
+		{config.NamingPlain, "mcp_github_create_issue", "github/create_issue"},
+		{config.NamingPlain, "github.create_issue", "github/create_issue"},
 		{"", "github/create_issue", "github/create_issue"},
 		{"", "github.create_issue", "github/create_issue"},
 		{"", "mcp_context_query_docs", "context7/query-docs"},
@@ -34,8 +38,8 @@ func TestResolve(t *testing.T) {
 		{"", "mcp__mail__send", "mail/send"},
 		{"", "mcp__my-server__do_it", "my-server/do.it"},
 		{"", "mcp_my_server_do_it", `tool name "mcp_my_server_do_it" is ambiguous: it may mean "my-server/do.it" or "my.server/do-it"`},
-		{config.NamingXcsh, "mcp_my_server_do_it", "my-server/do.it"}, // its own name here
-		{"", "mcp__a__b__c", "a/b__c"}, // its own name, though another's rendering too
+		{config.NamingXcsh, "mcp_my_server_do_it", `tool name "mcp_my_server_do_it" is ambiguous: it may mean "my-server/do.it" or "my.server/do-it"`},
+		{"", "mcp__a__b__c", `tool name "mcp__a__b__c" is ambiguous: it may mean "a/b__c" or "a__b/c"`},
 		{config.NamingXcsh, "mcp__a__b__c", `tool name "mcp__a__b__c" is ambiguous: it may mean "a/b__c" or "a__b/c"`},
 		{"", "a.b.c", `tool name "a.b.c" is ambiguous: it may mean "a/b.c" or "a.b/c"`},
 		{"", "a.b/c", "a.b/c"},
@@ -59,7 +63,7 @@ func TestResolve(t *testing.T) {
 		{"", "\x1b[31mnothing", `unknown tool "\x1b[31mnothing"`},
 		{"", strings.Repeat("n", 1000), `unknown tool "` + strings.Repeat("n", 128) + `…"`},
 	} {
-		names, _ := NewNames(set, Naming{Style: tt.style})
+		names, _ := NewNames(set, nil, Naming{Style: tt.style}, nil)
 		ref, err := names.Resolve(tt.name)
 		got := ref.String()
 		if err != nil {
@@ -76,7 +80,7 @@ func TestResolveErrors(t *testing.T) {
 	for i := range 8 {
 		set = append(set, Exposed{Ref: Ref{fmt.Sprint("s", i), "same"}})
 	}
-	names, _ := NewNames(set, Naming{})
+	names, _ := NewNames(set, nil, Naming{}, nil)
 
 	_, err := names.Resolve("mcp_s_same")
 	ambiguous, ok := errors.AsType[*AmbiguousError](err)
@@ -96,7 +100,7 @@ func TestResolveErrors(t *testing.T) {
 }
 
 func TestDroppedToolIsGone(t *testing.T) {
-	names, _ := NewNames(tools("foo1/x", "foo2/x"), Naming{Style: config.NamingXcsh, LastWins: true})
+	names, _ := NewNames(tools("foo1/x", "foo2/x"), nil, Naming{Style: config.NamingXcsh, LastWins: true}, nil)
 	for _, name := range []string{"foo1/x", "mcp__foo1__x"} {
 		if ref, err := names.Resolve(name); err == nil {
 			t.Errorf("%s is %v", name, ref)
@@ -108,7 +112,7 @@ func TestDroppedToolIsGone(t *testing.T) {
 }
 
 func TestResolveConcurrently(t *testing.T) {
-	names, _ := NewNames(tools("a/x", "b/x"), Naming{})
+	names, _ := NewNames(tools("a/x", "b/x"), nil, Naming{}, nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -132,10 +136,10 @@ func FuzzNames(f *testing.F) {
 		var set []Exposed
 		for line := range strings.SplitSeq(text, "\n") {
 			part := append(strings.Split(line, "\t"), "", "")
-			set = append(set, Exposed{Ref{part[0], part[1]}, part[2]})
+			set = append(set, Exposed{Ref{part[0], part[1]}, part[2], strings.HasPrefix(part[0], "p")})
 		}
-		naming := Naming{Style: append(styles[:], "")[style%4], MaxLength: limit}
-		names, warnings := NewNames(set, naming)
+		naming := Naming{Style: append(styles[:], "")[style%5], MaxLength: limit}
+		names, warnings := NewNames(set, nil, naming, nil)
 		most := 64
 		if limit > 0 {
 			most = max(32, limit)
@@ -160,7 +164,7 @@ func FuzzNames(f *testing.F) {
 		// The order of the tools does not matter.
 		shuffled := slices.Clone(set)
 		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		again, warningsAgain := NewNames(shuffled, naming)
+		again, warningsAgain := NewNames(shuffled, nil, naming, nil)
 		if diff := cmp.Diff(names.names, again.names); diff != "" {
 			t.Errorf("in another order:\n%s", diff)
 		}
@@ -216,7 +220,7 @@ func BenchmarkResolve(b *testing.B) {
 	for i := range 1000 {
 		set = append(set, Exposed{Ref: Ref{fmt.Sprint("server", i/20), fmt.Sprint("some_tool_", i)}})
 	}
-	names, _ := NewNames(set, Naming{})
+	names, _ := NewNames(set, nil, Naming{}, nil)
 	for _, name := range []string{"mcp__server20__some_tool_400", "server20.some_tool_400", "server20.some_tol_400"} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -226,7 +230,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 	b.Run("NewNames", func(b *testing.B) {
 		for b.Loop() {
-			NewNames(set, Naming{})
+			NewNames(set, nil, Naming{}, nil)
 		}
 	})
 }

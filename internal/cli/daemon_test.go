@@ -105,7 +105,7 @@ func TestDaemonKilledUnderASubscription(t *testing.T) {
 	hears("notifications/subscriptions/acknowledged")
 	call := func() string {
 		t.Helper()
-		return textOf(a.ask("tools/call", `{"name":"mcp__s__pid","arguments":{},`+meta+`}`))
+		return textOf(a.ask("tools/call", `{"name":"s__pid","arguments":{},`+meta+`}`))
 	}
 	before := call()
 	if err := daemon.Process.Kill(); err != nil {

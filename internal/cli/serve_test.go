@@ -30,16 +30,16 @@ func TestServe(t *testing.T) {
 	write(t, filepath.Join(project, ".mcp.json"), `{"mcpServers": {"docs": {"command": "docs"}}}`)
 	g := startGateway(t, home, project)
 
-	if list := g.call("/mcp", "tools/list", `{}`); !strings.Contains(list, `"mcp__s__echo"`) || !strings.Contains(list, `"mcp__s__wipe"`) {
+	if list := g.call("/mcp", "tools/list", `{}`); !strings.Contains(list, `"s__echo"`) || !strings.Contains(list, `"s__wipe"`) {
 		t.Errorf("all tools: %s", list)
 	}
-	if list := g.call("/mcp/s", "tools/list", `{}`); !strings.Contains(list, `"name":"echo"`) || strings.Contains(list, "mcp__") {
+	if list := g.call("/mcp/s", "tools/list", `{}`); !strings.Contains(list, `"name":"echo"`) || strings.Contains(list, "s__") {
 		t.Errorf("the tools of one server: %s", list)
 	}
-	if list := g.call("/mcp/@say", "tools/list", `{}`); !strings.Contains(list, `"mcp__s__echo"`) || strings.Contains(list, "wipe") {
+	if list := g.call("/mcp/@say", "tools/list", `{}`); !strings.Contains(list, `"s__echo"`) || strings.Contains(list, "wipe") {
 		t.Errorf("the tools of a profile: %s", list)
 	}
-	if r := g.call("/mcp", "tools/call", `{"name":"mcp__s__echo","arguments":{"text":"tide at noon"}}`); !strings.Contains(r, "tide at noon") {
+	if r := g.call("/mcp", "tools/call", `{"name":"s__echo","arguments":{"text":"tide at noon"}}`); !strings.Contains(r, "tide at noon") {
 		t.Errorf("a call: %s", r)
 	}
 
@@ -176,7 +176,7 @@ func TestServeMetrics(t *testing.T) {
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	g := startGateway(t, home, project, "--metrics", "127.0.0.1:0")
-	g.call("/mcp", "tools/call", `{"name":"mcp__s__echo","arguments":{"text":"x"}}`)
+	g.call("/mcp", "tools/call", `{"name":"s__echo","arguments":{"text":"x"}}`)
 	g.url = strings.TrimSuffix(g.printed("Metrics "), "/metrics")
 	if resp, body := g.request(http.MethodGet, "/metrics", ""); resp.StatusCode != http.StatusOK || !strings.Contains(body, `server="s"`) {
 		t.Errorf("%s: %s", resp.Status, body)
@@ -244,7 +244,7 @@ func TestServeStdio(t *testing.T) {
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	write(t, filepath.Join(project, ".mcp.json"), `{"mcpServers": {"docs": {"command": "docs"}}}`)
-	for _, tt := range []struct{ endpoint, tool string }{{"", "mcp__s__echo"}, {"s", "echo"}} {
+	for _, tt := range []struct{ endpoint, tool string }{{"", "s__echo"}, {"s", "echo"}} {
 		args := []string{"serve", "--stdio"}
 		if tt.endpoint != "" {
 			args = append(args, "--endpoint", tt.endpoint)

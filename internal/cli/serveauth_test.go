@@ -52,7 +52,7 @@ func TestServeForwardsNoCredentials(t *testing.T) {
 	configure(t, home, fmt.Sprintf(`{"type": "http", "url": %q, "headers": {"X-Own": "own-canary"}}`, server.URL))
 	g := startGateway(t, home, project)
 	for _, path := range []string{"/mcp", "/mcp/s"} {
-		tool := map[string]string{"/mcp": "mcp__s__echo", "/mcp/s": "echo"}[path]
+		tool := map[string]string{"/mcp": "s__echo", "/mcp/s": "echo"}[path]
 		if r := g.call(path, "tools/call", `{"name":"`+tool+`","arguments":{"text":"arrived"}}`, "Cookie", "session=cookie-canary", "X-Api-Key", "key-canary"); !strings.Contains(r, "arrived") {
 			t.Errorf("%s: %s", path, r)
 		}

@@ -143,7 +143,7 @@ func (t Target) block(rest []byte, at int, root config.Node, entry members) (str
 	lines := []string{blockBegin}
 	switch {
 	case t.isTOML():
-		lines = append(lines, "["+t.form.at[0]+"."+selfName+"]")
+		lines = append(lines, "["+t.form.at[0]+"."+SelfName+"]")
 		for _, m := range entry {
 			lines = append(lines, m.name+" = "+tomlLiteral(m.value))
 		}
@@ -166,9 +166,9 @@ func (t Target) block(rest []byte, at int, root config.Node, entry members) (str
 
 // yamlEntry renders the entry as a member of a mapping, or as an item of a list.
 func (t Target) yamlEntry(indent string, entry members) []string {
-	first, further := selfName+":", indent+"  "
+	first, further := SelfName+":", indent+"  "
 	if t.form.list {
-		first = "- name: " + selfName
+		first = "- name: " + SelfName
 	}
 	lines := []string{indent + first}
 	for _, m := range entry {
@@ -229,12 +229,12 @@ func (t Target) find(root config.Node) (config.Node, bool) {
 		}
 		return holder.Items[i], true
 	}
-	return holder.Get(selfName)
+	return holder.Get(SelfName)
 }
 
 func isNamedSelf(item config.Node) bool {
 	name, _ := item.Get("name")
-	return name.Text == selfName
+	return name.Text == SelfName
 }
 
 // without is a file's content but for the entry, and for what holds nothing.
@@ -243,7 +243,7 @@ func (t Target) without(root config.Node) config.Node {
 	for _, m := range root.Members {
 		if m.Name == t.form.at[0] {
 			holder := config.Node{Kind: m.Value.Kind}
-			holder.Members = slices.DeleteFunc(slices.Clone(m.Value.Members), func(m config.Member) bool { return m.Name == selfName })
+			holder.Members = slices.DeleteFunc(slices.Clone(m.Value.Members), func(m config.Member) bool { return m.Name == SelfName })
 			holder.Items = slices.DeleteFunc(slices.Clone(m.Value.Items), isNamedSelf)
 			if len(holder.Members)+len(holder.Items) == 0 {
 				continue

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
-// selfName is what Patchbay is called in the files of other products.
-const selfName = "patchbay"
+// SelfName is what Patchbay is called in the files of other products.
+const SelfName = "patchbay"
 
 // Self is Patchbay as another product is to know it: a program to start, or an
 // address.
@@ -102,7 +102,7 @@ func opencodeStarted(s Self) members {
 
 func gooseForm(kind string, how func(Self) members) func(Self) members {
 	return func(s Self) members {
-		return append(members{{"name", selfName}, {"type", kind}, {"enabled", true}}, how(s)...)
+		return append(members{{"name", SelfName}, {"type", kind}, {"enabled", true}}, how(s)...)
 	}
 }
 
@@ -298,7 +298,7 @@ func (t Target) Set(old []byte, self Self) ([]byte, error) {
 			return old, nil
 		}
 	}
-	return config.SetMember(old, pointerTo(t.at(root), selfName), entry)
+	return config.SetMember(old, pointerTo(t.at(root), SelfName), entry)
 }
 
 // Remove returns the file without the entry for Patchbay, and without what held
@@ -322,7 +322,7 @@ func (t Target) Remove(old []byte) ([]byte, error) {
 	if holder, _ := get(root, at); len(holder.Members) == 1 && len(at) > 0 && slices.Equal(at, t.form.at) {
 		return config.RemoveMember(old, pointerTo(at[:len(at)-1], at[len(at)-1]))
 	}
-	return config.RemoveMember(old, pointerTo(at, selfName))
+	return config.RemoveMember(old, pointerTo(at, SelfName))
 }
 
 func (t Target) parse(data []byte) (config.Node, error) {

@@ -133,7 +133,7 @@ func compareScans(t *testing.T, m *machine, target Target, old, out []byte, self
 		}
 		return Scan(t.Context(), m.env).Entries
 	}
-	isOurs := func(e config.Entry) bool { return e.Name == selfName && e.Origin.File == target.File }
+	isOurs := func(e config.Entry) bool { return e.Name == SelfName && e.Origin.File == target.File }
 	after := write(out)
 	before := write(old)
 	i := slices.IndexFunc(after, isOurs)

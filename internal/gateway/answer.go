@@ -150,13 +150,6 @@ func member(params json.RawMessage, path ...string) string {
 
 // callTool calls a tool by its name at this endpoint.
 func (c *client) callTool(ctx context.Context, s *patchbay.Session, r *wire.Request) (json.RawMessage, error) {
-	if !c.ep.gateway.sighted() {
-		if _, err := s.Find(member(r.Params, "name")); err != nil {
-			if err := c.ep.gateway.awaitSight(ctx); err != nil { // it may be there in a moment
-				return nil, err
-			}
-		}
-	}
 	t, raw, err := s.ForwardCall(ctx, r.Params)
 	raw, err = result(raw, err)
 	if err == nil && mayBeTask(r) {
@@ -219,7 +212,7 @@ func (c *client) resource(ctx context.Context, uri string) (server, own string, 
 	if err == nil {
 		return server, own, nil
 	}
-	if err := c.ep.gateway.awaitSight(ctx); err != nil { // it may be there in a moment
+	if err := c.awaitLists(ctx); err != nil { // it may be there in a moment
 		return "", "", err
 	}
 	return c.session.FindResource(uri)
@@ -231,7 +224,7 @@ func (c *client) prompt(ctx context.Context, name string) (patchbay.Prompt, erro
 	if err == nil {
 		return p, nil
 	}
-	if err := c.ep.gateway.awaitSight(ctx); err != nil { // as above
+	if err := c.session.Await(ctx, name); err != nil { // it may be there in a moment
 		return p, err
 	}
 	return c.session.FindPrompt(name)

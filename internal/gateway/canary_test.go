@@ -47,10 +47,10 @@ func TestNoClientHearsAnother(t *testing.T) {
 			}
 			defer c.Close()
 			for n := range canaryCalls / canaryClients {
-				tool := []string{"mcp__near__echo", "mcp__far__echo", "mcp__near__progress", "mcp__far__elicit", "mcp__near__elicit"}[n%5]
+				tool := []string{"near__echo", "far__echo", "near__progress", "far__elicit", "near__elicit"}[n%5]
 				raw, err := c.Call(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(fmt.Sprintf(`{"name":%q,"arguments":{"canary":%q}}`, tool, word)), Progress: func(json.RawMessage) {}})
 				answered := strings.Contains(string(raw), word) || strings.HasSuffix(tool, "progress") ||
-					tool == "mcp__near__elicit" && strings.Contains(string(raw), "cancel") // nobody could tell whose question it was
+					tool == "near__elicit" && strings.Contains(string(raw), "cancel") // nobody could tell whose question it was
 				if err != nil || !answered {
 					t.Errorf("%s %s: %s, %v", word, tool, raw, err)
 					return

@@ -57,6 +57,8 @@ func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
 		Profile: ep.profile,
 		Default: patchbay.Allow, // the client's user decides, unless the settings do
 		Client:  able,
+
+		Prefixed: true, // as agents do
 	}
 	if ep.single != "" {
 		o.Servers = []string{ep.single}

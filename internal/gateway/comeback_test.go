@@ -165,7 +165,7 @@ func TestServerSendsItsClientAway(t *testing.T) {
 	for _, endpoint := range []string{"", "up"} {
 		prefix := ""
 		if endpoint == "" {
-			prefix = "mcp__up__"
+			prefix = "up__"
 		}
 		t.Run("endpoint "+endpoint, func(t *testing.T) {
 			up := newSender(t)

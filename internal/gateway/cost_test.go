@@ -72,11 +72,11 @@ func TestCallCost(t *testing.T) {
 
 // callRequest is a tools/call as bytes.
 func callRequest(version, session string) []byte {
-	params := `{"name":"mcp__files__echo","arguments":{"text":"what is sent comes back"}`
+	params := `{"name":"files__echo","arguments":{"text":"what is sent comes back"}`
 	headers := []string{"Mcp-Session-Id: " + session}
 	if version == wire.Version20260728 {
 		params += fmt.Sprintf(`,"_meta":{%q:%q,%q:{},%q:{"name":"c","version":"1"}}`, wire.MetaProtocolVersion, version, wire.MetaClientCapabilities, wire.MetaClientInfo)
-		headers = []string{"Mcp-Method: tools/call", "Mcp-Name: mcp__files__echo"}
+		headers = []string{"Mcp-Method: tools/call", "Mcp-Name: files__echo"}
 	}
 	return post(version, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}}`, headers...)
 }

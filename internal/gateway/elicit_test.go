@@ -225,13 +225,13 @@ func TestQuestionDuringTwoCalls(t *testing.T) {
 					return <-answers
 				}
 				a.mu.Unlock()
-				other := a.callAside(t, "mcp__up__wait", `{}`)
+				other := a.callAside(t, "up__wait", `{}`)
 				<-u.waiting
-				asking := a.callAside(t, "mcp__up__elicit", `{"canary":"c"}`)
+				asking := a.callAside(t, "up__elicit", `{"canary":"c"}`)
 				<-asked
 				if early {
 					u.released <- struct{}{}
-					a.call(t, "mcp__up__echo", `{}`) // by now the gateway has most likely heard
+					a.call(t, "up__echo", `{}`) // by now the gateway has most likely heard
 				}
 				answers <- `{"action":"accept","content":{"name":"once"}}`
 				if got := <-asking; got.err != nil || got.text != `{"action":"accept","content":{"name":"once"}}` {
@@ -288,9 +288,9 @@ func TestQuestionDuringCallsOfSeveralPrograms(t *testing.T) {
 		c.mu.Unlock()
 	}
 	for range 2 { // each time
-		other := a.callAside(t, "mcp__up__wait", `{}`)
+		other := a.callAside(t, "up__wait", `{}`)
 		<-u.waiting
-		if got := b.call(t, "mcp__up__elicit", `{"canary":"c"}`); got != `{"action":"cancel"}` {
+		if got := b.call(t, "up__elicit", `{"canary":"c"}`); got != `{"action":"cancel"}` {
 			t.Errorf("got %s", got)
 		}
 		u.released <- struct{}{}
@@ -308,7 +308,7 @@ func TestQuestionDuringCallsOfSeveralPrograms(t *testing.T) {
 	b.mu.Lock()
 	b.elicit = nil
 	b.mu.Unlock()
-	if got := b.call(t, "mcp__up__elicit", `{"canary":"c"}`); !strings.Contains(got, "who? c") {
+	if got := b.call(t, "up__elicit", `{"canary":"c"}`); !strings.Contains(got, "who? c") {
 		t.Errorf("alone: %s", got)
 	}
 }

@@ -61,7 +61,7 @@ func TestEverything(t *testing.T) {
 	w, _, _ := two(t, nil)
 	a := w.connect(t, "http", wire.Version20251125, "", able)
 	list := names(t, a)
-	if !slices.IsSorted(list) || !slices.Contains(list, "mcp__one__echo") || !slices.Contains(list, "mcp__two__echo") {
+	if !slices.IsSorted(list) || !slices.Contains(list, "one__echo") || !slices.Contains(list, "two__echo") {
 		t.Errorf("%v", list)
 	}
 	if other := names(t, w.connect(t, "stdio", wire.Version20260728, "", `{}`)); !slices.Equal(list, other) {
@@ -85,10 +85,10 @@ func TestEverything(t *testing.T) {
 		t.Errorf("a URI of two servers: %v", err)
 	}
 	prompts, err := a.ListPrompts(t.Context())
-	if got := fmt.Sprintf("%s", prompts.Items); err != nil || !strings.Contains(got, `{"name":"mcp__one__greet","description":"d"`) || !strings.Contains(got, `"mcp__two__greet"`) {
+	if got := fmt.Sprintf("%s", prompts.Items); err != nil || !strings.Contains(got, `{"name":"one__greet","description":"d"`) || !strings.Contains(got, `"two__greet"`) {
 		t.Errorf("%s, %v", got, err)
 	}
-	if _, err := a.CallTool(t.Context(), "mcp__one__ecoh", nil); err == nil || !strings.Contains(err.Error(), "mcp__one__echo") {
+	if _, err := a.CallTool(t.Context(), "one__ecoh", nil); err == nil || !strings.Contains(err.Error(), "one__echo") {
 		t.Errorf("a name that is misspelt: %v", err)
 	}
 	if got := a.Opening().Instructions; !strings.Contains(got, "# one\n\nBe kind to one.") || !strings.Contains(got, "# two\n\nBe kind to two.") {
@@ -97,7 +97,7 @@ func TestEverything(t *testing.T) {
 	if err := a.Subscribe(t.Context(), "patchbay://two/shared://x"); err != nil {
 		t.Fatal(err)
 	}
-	a.call(t, "mcp__two__touch", `{"uri":"shared://x"}`)
+	a.call(t, "two__touch", `{"uri":"shared://x"}`)
 	if got := a.await(t, "notifications/resources/updated"); got != `{"uri":"patchbay://two/shared://x"}` {
 		t.Errorf("got %s", got)
 	}
@@ -131,10 +131,10 @@ func TestProfile(t *testing.T) {
 		settings(t, o, `{"gateway":{"profiles":{"few":{"servers":["one"],"tools":["mcp__one__e*"]}}},"permissions":{"deny":["mcp__two__secret"]}}`)
 	})
 	a := w.connect(t, "http", wire.Version20251125, "@few", able)
-	if list := names(t, a); !slices.Equal(list, []string{"mcp__one__echo", "mcp__one__elicit"}) {
+	if list := names(t, a); !slices.Equal(list, []string{"one__echo", "one__elicit"}) {
 		t.Errorf("%v", list)
 	}
-	if _, err := a.CallTool(t.Context(), "mcp__two__echo", json.RawMessage(`{}`)); err == nil {
+	if _, err := a.CallTool(t.Context(), "two__echo", json.RawMessage(`{}`)); err == nil {
 		t.Error("a tool of another server was called")
 	}
 	if raw, err := a.ReadResource(t.Context(), "two://own"); err != nil || !strings.Contains(string(raw), `"text":"one"`) {
@@ -147,7 +147,7 @@ func TestProfile(t *testing.T) {
 		t.Errorf("the one server was not asked for a task: %s, %v", raw, err)
 	}
 	all := w.connect(t, "http", wire.Version20251125, "", able)
-	if slices.Contains(names(t, all), "mcp__two__secret") {
+	if slices.Contains(names(t, all), "two__secret") {
 		t.Error("a tool that is denied is listed")
 	}
 	own := w.connect(t, "http", wire.Version20251125, "two", able)
@@ -172,15 +172,15 @@ func TestProfileChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := w.connect(t, "stdio", version, "@few", `{}`)
-		a.call(t, "mcp__one__echo", `{}`)
+		a.call(t, "one__echo", `{}`)
 		settings(t, &o, `{"gateway":{"profiles":{"few":{"servers":["two"],"tools":["mcp__two__echo"]}}}}`)
 		if err := w.host.Reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if list := names(t, a); !slices.Equal(list, []string{"mcp__two__echo"}) {
+		if list := names(t, a); !slices.Equal(list, []string{"two__echo"}) {
 			t.Errorf("%v", list)
 		}
-		if _, err := a.CallTool(t.Context(), "mcp__one__echo", json.RawMessage(`{}`)); err == nil {
+		if _, err := a.CallTool(t.Context(), "one__echo", json.RawMessage(`{}`)); err == nil {
 			t.Error("a tool that was taken out was called")
 		}
 		settings(t, &o, `{}`)
@@ -219,7 +219,7 @@ func TestTasks(t *testing.T) {
 	w, _, _ := two(t, nil)
 	a := w.connect(t, "http", wire.Version20251125, "", able)
 	for _, server := range []string{"one", "two"} {
-		raw, err := a.Call(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"mcp__` + server + `__task","arguments":{},"task":{"ttl":1000}}`)})
+		raw, err := a.Call(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"` + server + `__task","arguments":{},"task":{"ttl":1000}}`)})
 		id, _ := wire.StringMember(raw, "task", "taskId")
 		if err != nil || id != "t-"+server {
 			t.Fatalf("%s, %v", raw, err)
@@ -247,7 +247,7 @@ func TestCapabilitiesAreTheClients(t *testing.T) {
 		for _, over := range []string{"stdio", "http"} {
 			a := w.connect(t, over, version, "", `{}`)
 			for _, tool := range []string{"elicit", "sample", "roots"} {
-				if got := a.call(t, "mcp__one__"+tool, `{}`); !strings.HasPrefix(got, "refused: ") {
+				if got := a.call(t, "one__"+tool, `{}`); !strings.HasPrefix(got, "refused: ") {
 					t.Errorf("%s over %s, %s: %s", version, over, tool, got)
 				}
 			}
@@ -259,8 +259,8 @@ func TestCapabilitiesAreTheClients(t *testing.T) {
 func TestLogOfOthers(t *testing.T) {
 	w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up", wire.Version20251125)}, nil, nil)
 	a, b := w.connect(t, "stdio", wire.Version20251125, "", `{}`), w.connect(t, "stdio", wire.Version20251125, "", `{}`)
-	b.call(t, "mcp__up__echo", `{}`)
-	a.call(t, "mcp__up__log", `{}`)
+	b.call(t, "up__echo", `{}`)
+	a.call(t, "up__log", `{}`)
 	a.await(t, "notifications/message")
 	if err := b.SetLevel(t.Context(), "info"); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestLogOfOthers(t *testing.T) {
 			t.Errorf("the log of another's call: %s", h.params)
 		}
 	}
-	a.call(t, "mcp__up__log", `{}`)
+	a.call(t, "up__log", `{}`)
 	b.await(t, "notifications/message") // now it has asked for it
 }
 
@@ -288,7 +288,7 @@ func TestPeopleShareNothing(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		a.Client = c
-		return a.call(t, "mcp__srv__pid", `{}`)
+		return a.call(t, "srv__pid", `{}`)
 	}
 	for _, capabilities := range []string{`{}`, `{"roots":{}}`} {
 		ann := pid("ann", wire.Version20251125, capabilities)
@@ -313,7 +313,7 @@ func TestRootsDecideWhoShares(t *testing.T) {
 	for i := range agents {
 		agents[i] = w.connect(t, "http", wire.Version20251125, "", `{"roots":{"listChanged":true}}`)
 		agents[i].roots = fmt.Sprintf(`{"roots":[{"uri":"file:///%d"}]}`, i/2)
-		pids[i] = agents[i].call(t, "mcp__srv__pid", `{}`)
+		pids[i] = agents[i].call(t, "srv__pid", `{}`)
 	}
 	if pids[0] != pids[1] || pids[0] == pids[2] {
 		t.Errorf("processes %v", pids)
@@ -323,7 +323,7 @@ func TestRootsDecideWhoShares(t *testing.T) {
 func TestRootsChange(t *testing.T) {
 	w, one, _ := two(t, nil)
 	a := w.connect(t, "http", wire.Version20251125, "", able)
-	if got := a.call(t, "mcp__one__roots", `{}`); !strings.Contains(got, "file:///r") {
+	if got := a.call(t, "one__roots", `{}`); !strings.Contains(got, "file:///r") {
 		t.Errorf("got %s", got)
 	}
 	a.mu.Lock()
@@ -335,7 +335,7 @@ func TestRootsChange(t *testing.T) {
 	if got := <-one.told; got != "notifications/roots/list_changed" {
 		t.Errorf("got %s", got)
 	}
-	if got := a.call(t, "mcp__one__roots", `{}`); !strings.Contains(got, "file:///other") {
+	if got := a.call(t, "one__roots", `{}`); !strings.Contains(got, "file:///other") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -426,8 +426,8 @@ func TestNothingIsPublic(t *testing.T) {
 // What a server offers can be had before anybody has seen the server.
 func TestFirstSight(t *testing.T) {
 	for method, params := range map[string]string{
-		"tools/call": `{"name":"mcp__up__echo","arguments":{}}`, "prompts/get": `{"name":"mcp__up__greet"}`, "resources/read": `{"uri":"up://own"}`,
-		"resources/subscribe": `{"uri":"up://own"}`, "completion/complete": `{"ref":{"type":"ref/prompt","name":"mcp__up__greet"},"argument":{"name":"who","value":""}}`,
+		"tools/call": `{"name":"up__echo","arguments":{}}`, "prompts/get": `{"name":"up__greet"}`, "resources/read": `{"uri":"up://own"}`,
+		"resources/subscribe": `{"uri":"up://own"}`, "completion/complete": `{"ref":{"type":"ref/prompt","name":"up__greet"},"argument":{"name":"who","value":""}}`,
 	} {
 		w := newWorld(t, map[string]patchbay.LocalServer{"up": newUpstream(t, "up")}, nil, nil)
 		a := w.connect(t, "stdio", wire.Version20251125, "", `{}`)
@@ -473,11 +473,11 @@ func TestRootsMoveWhatLasts(t *testing.T) {
 	if err := a.SetLevel(t.Context(), "warning"); err != nil { // before the roots are known
 		t.Fatal(err)
 	}
-	a.call(t, "mcp__up__echo", `{}`)
+	a.call(t, "up__echo", `{}`)
 	if level := <-u.levels; level != "warning" {
 		t.Errorf("the level of the server is %q", level)
 	}
-	b.call(t, "mcp__up__echo", `{}`) // now two share the connection
+	b.call(t, "up__echo", `{}`) // now two share the connection
 	if err := a.Subscribe(t.Context(), "up://own"); err != nil {
 		t.Fatal(err)
 	}
@@ -490,7 +490,7 @@ func TestRootsMoveWhatLasts(t *testing.T) {
 	}
 	<-u.subscribed // anew
 	for heard := false; !heard; {
-		b.call(t, "mcp__up__touch", `{"uri":"up://own"}`)
+		b.call(t, "up__touch", `{"uri":"up://own"}`)
 		select {
 		case h := <-a.heard:
 			heard = h.method == "notifications/resources/updated"

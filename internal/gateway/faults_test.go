@@ -37,8 +37,8 @@ func TestCrashDuringACall(t *testing.T) {
 	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
 	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
 		a := w.connect(t, "http", version, "", `{}`)
-		before := a.call(t, "mcp__srv__pid", `{}`)
-		raw, err := a.CallTool(t.Context(), "mcp__srv__crash", json.RawMessage(`{}`))
+		before := a.call(t, "srv__pid", `{}`)
+		raw, err := a.CallTool(t.Context(), "srv__crash", json.RawMessage(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestCrashDuringACall(t *testing.T) {
 		if text := textOf(raw); string(failed) != "true" || !strings.Contains(text, "srv: ") || !strings.Contains(text, "The call may have been carried out") {
 			t.Errorf("%s: %s", version, raw)
 		}
-		if after := a.call(t, "mcp__srv__pid", `{}`); after == before {
+		if after := a.call(t, "srv__pid", `{}`); after == before {
 			t.Errorf("%s: the process is still %s", version, after)
 		}
 	}
@@ -89,14 +89,14 @@ func TestBadNeighbours(t *testing.T) {
 		good := 0
 		for _, def := range list.Items {
 			name, _ := wire.StringMember(def, "name")
-			if strings.HasPrefix(name, "mcp__good__") {
+			if strings.HasPrefix(name, "good__") {
 				good++
 			}
 		}
 		if good != len(mcptest.ToolNames()) {
 			t.Errorf("%d tools of %d", good, len(mcptest.ToolNames()))
 		}
-		if got := a.call(t, "mcp__good__echo", `{"text":"x"}`); got != "x" {
+		if got := a.call(t, "good__echo", `{"text":"x"}`); got != "x" {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -125,7 +125,7 @@ func TestDeafClient(t *testing.T) {
 	}
 	a := w.connect(t, "stdio", wire.Version20251125, "", `{}`)
 	for range 200 { // which is more than is kept for one
-		a.call(t, "mcp__up__log", `{}`)
+		a.call(t, "up__log", `{}`)
 		a.await(t, "notifications/message")
 	}
 }

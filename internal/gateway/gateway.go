@@ -23,10 +23,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay"
-	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -42,11 +40,6 @@ type Gateway struct {
 	opts Options
 	log  *slog.Logger
 
-	settled chan struct{} // closed when servers nobody knows have had their chance
-	life    context.Context
-	stop    context.CancelFunc
-	waiting sync.WaitGroup
-
 	mu        sync.Mutex // guards what follows
 	closed    bool
 	endpoints map[string]*endpoint
@@ -55,54 +48,11 @@ type Gateway struct {
 // New returns a gateway in front of a host, which stays the caller's. Shut it
 // down before the host is closed.
 func New(h *patchbay.Host, o Options) *Gateway {
-	g := &Gateway{host: h, opts: o, log: o.Logger, settled: make(chan struct{}), endpoints: map[string]*endpoint{}}
+	g := &Gateway{host: h, opts: o, log: o.Logger, endpoints: map[string]*endpoint{}}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	g.life, g.stop = context.WithCancel(context.Background())
-	g.waiting.Go(g.settle)
 	return g
-}
-
-// firstSight is how long the first lists wait for servers that were never seen
-// before. What is known of others is listed at once. Many clients list once and
-// never again, so without this they would not see a server before their second
-// start.
-const firstSight = 2 * time.Second
-
-func (g *Gateway) settle() {
-	defer close(g.settled)
-	ctx, stop := context.WithTimeout(g.life, firstSight)
-	defer stop()
-	var unknown []string
-	for _, st := range g.host.Servers() {
-		if st.InForce && st.Counts == nil && (st.State == config.Pending || st.State == config.Connecting) {
-			unknown = append(unknown, st.Name)
-		}
-	}
-	if len(unknown) > 0 {
-		_ = g.host.Wait(ctx, unknown...) // those that take longer are announced when they are there
-	}
-}
-
-// sighted reports whether servers nobody knows have had their chance.
-func (g *Gateway) sighted() bool {
-	select {
-	case <-g.settled:
-		return true
-	default:
-		return false
-	}
-}
-
-// awaitSight returns when they have.
-func (g *Gateway) awaitSight(ctx context.Context) error {
-	select {
-	case <-g.settled:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 var errClosed = errors.New("the gateway is shut down")
@@ -227,7 +177,6 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.closed = true
 	endpoints := g.endpoints
 	g.mu.Unlock()
-	g.stop()
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex
@@ -243,6 +192,5 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	g.waiting.Wait()
 	return all
 }

@@ -21,7 +21,7 @@ type item struct {
 // list answers with the entries of all servers: those that are known now, in an
 // order that does not depend on who was first.
 func (c *client) list(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := c.ep.gateway.awaitSight(ctx); err != nil {
+	if err := c.awaitLists(ctx); err != nil {
 		return nil, err
 	}
 	var (
@@ -48,6 +48,12 @@ func (c *client) list(ctx context.Context, method string, params json.RawMessage
 	}
 	cursor, _ := wire.StringMember(params, "cursor")
 	return page(items, member, key, cursor)
+}
+
+// awaitLists gives servers of which nothing is known yet the time to say what they
+// have: many clients list once and never again.
+func (c *client) awaitLists(ctx context.Context) error {
+	return c.session.AwaitLists(ctx, c.ep.gateway.host.Settings().Gateway.ListPatience())
 }
 
 func (c *client) toolItems() []item {

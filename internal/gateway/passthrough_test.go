@@ -213,7 +213,7 @@ func pairs(t *testing.T, test func(t *testing.T, w *world, a *agent, u *upstream
 							w := newWorld(t, local, servers, nil)
 							prefix := ""
 							if endpoint == "" {
-								prefix = "mcp__up__"
+								prefix = "up__"
 							}
 							test(t, w, w.connect(t, downOver, down, endpoint, able), u, prefix)
 						})

@@ -54,9 +54,9 @@ func TestBooksOfAGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range []string{"mcp__vault__keep", "mcp__vault__steal"} {
+	for _, tool := range []string{"vault__keep", "vault__steal"} {
 		_, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"secret": canary}})
-		if (err == nil) != (tool == "mcp__vault__keep") {
+		if (err == nil) != (tool == "vault__keep") {
 			t.Errorf("%s: %v", tool, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestBooksOfAGateway(t *testing.T) {
 	if !strings.Contains(kept.Session, "agent-7") || kept.Server != "vault" || kept.Tool != "keep" || kept.Outcome != "tool_error" || kept.Decision != patchbay.Allow {
 		t.Errorf("%+v", kept)
 	}
-	if stolen.Tool != "mcp__vault__steal" || stolen.Outcome != "tool_not_found" {
+	if stolen.Tool != "vault__steal" || stolen.Outcome != "tool_not_found" {
 		t.Errorf("%+v", stolen)
 	}
 	for what, text := range map[string]string{

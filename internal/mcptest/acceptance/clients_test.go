@@ -86,7 +86,7 @@ func (w *world) codex(t *testing.T) {
 		t.Errorf("codex knows %d servers, want 2", len(status.Data))
 	}
 	for _, server := range status.Data {
-		for _, tool := range []string{"mcp__everything__echo", "mcp__files__read_text_file", "mcp__memory__read_graph", "mcp__modern__echo"} {
+		for _, tool := range []string{"everything__echo", "files__read_text_file", "memory__read_graph", "modern__echo"} {
 			if server.Tools[tool] == nil {
 				t.Errorf("codex does not find %s at %s, but %d tools", tool, server.Name, len(server.Tools))
 			}
@@ -100,8 +100,8 @@ func (w *world) codex(t *testing.T) {
 		t.Helper()
 		return ask("mcpServer/tool/call", `{"threadId":`+quote(thread)+`,"server":"`+server+`","tool":"`+tool+`","arguments":`+arguments+`}`)
 	}
-	has(t, "codex, over stdio", call("all", "mcp__everything__echo", `{"message":"from Codex"}`), "Echo: from Codex")
-	has(t, "codex, over HTTP", call("web", "mcp__modern__echo", `{"text":"from Codex"}`), "from Codex")
+	has(t, "codex, over stdio", call("all", "everything__echo", `{"message":"from Codex"}`), "Echo: from Codex")
+	has(t, "codex, over HTTP", call("web", "modern__echo", `{"text":"from Codex"}`), "from Codex")
 }
 
 // appServer is a program that answers requests, one to a line, in what is almost
@@ -180,8 +180,8 @@ func (w *world) mcporter(t *testing.T) {
 		return w.run(t, "node", append([]string{client(t, "mcporter", "dist", "cli.js"), "--config", config}, args...)...)
 	}
 	has(t, "mcporter list", mcporter("list"), "all (", "web (", "2 healthy")
-	has(t, "mcporter call, over stdio", mcporter("call", "all.mcp__everything__get-sum", "a=40", "b=2"), "42")
-	has(t, "mcporter call, over HTTP", mcporter("call", "web.mcp__files__read_text_file", "path="+w.project+"/note.txt"), "remember the milk")
+	has(t, "mcporter call, over stdio", mcporter("call", "all.everything__get-sum", "a=40", "b=2"), "42")
+	has(t, "mcporter call, over HTTP", mcporter("call", "web.files__read_text_file", "path="+w.project+"/note.txt"), "remember the milk")
 }
 
 // inspector speaks both eras, over stdio and HTTP.
@@ -195,13 +195,13 @@ func (w *world) inspector(t *testing.T) {
 			args   []string
 			want   []string
 		}{
-			{web, "tools/list", nil, []string{`"mcp__everything__echo"`, `"mcp__files__read_text_file"`, `"mcp__memory__read_graph"`, `"mcp__modern__echo"`}},
-			{web, "tools/call", []string{"--tool-name", "mcp__modern__echo", "--tool-arg", "text=hello"}, []string{`"hello"`}},
+			{web, "tools/list", nil, []string{`"everything__echo"`, `"files__read_text_file"`, `"memory__read_graph"`, `"modern__echo"`}},
+			{web, "tools/call", []string{"--tool-name", "modern__echo", "--tool-arg", "text=hello"}, []string{`"hello"`}},
 			{web, "resources/list", nil, []string{"demo://"}},
-			{web, "prompts/list", nil, []string{`"mcp__everything__simple-prompt"`}},
-			{web, "prompts/get", []string{"--prompt-name", "mcp__everything__args-prompt", "--prompt-args", "city=Ulm"}, []string{"Ulm"}},
-			{stdio, "tools/list", nil, []string{`"mcp__everything__echo"`, `"mcp__modern__echo"`}},
-			{stdio, "tools/call", []string{"--tool-name", "mcp__everything__echo", "--tool-arg", "message=hello"}, []string{"Echo: hello"}},
+			{web, "prompts/list", nil, []string{`"everything__simple-prompt"`}},
+			{web, "prompts/get", []string{"--prompt-name", "everything__args-prompt", "--prompt-args", "city=Ulm"}, []string{"Ulm"}},
+			{stdio, "tools/list", nil, []string{`"everything__echo"`, `"modern__echo"`}},
+			{stdio, "tools/call", []string{"--tool-name", "everything__echo", "--tool-arg", "message=hello"}, []string{"Echo: hello"}},
 		} {
 			args := append([]string{client(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli"}, tt.target...)
 			args = append(append(args, "--protocol-era", era, "--method", tt.method), tt.args...)
@@ -230,8 +230,8 @@ func (w *world) mcpRemote(t *testing.T) {
 		name, _ := wire.StringMember(tool, "name")
 		names.WriteString(name + "\n")
 	}
-	has(t, "tools/list through mcp-remote", names.String(), "mcp__everything__echo\n", "mcp__modern__echo\n")
-	result, err := c.CallTool(ctx, "mcp__everything__echo", json.RawMessage(`{"message":"over the bridge"}`))
+	has(t, "tools/list through mcp-remote", names.String(), "everything__echo\n", "modern__echo\n")
+	result, err := c.CallTool(ctx, "everything__echo", json.RawMessage(`{"message":"over the bridge"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,18 +82,18 @@ async function main() {
   };
 
   ({ tools } = await client.listTools());
-  for (const name of ['mcp__everything__echo', 'mcp__files__read_text_file', 'mcp__memory__read_graph', 'mcp__modern__echo']) {
+  for (const name of ['everything__echo', 'files__read_text_file', 'memory__read_graph', 'modern__echo']) {
     assert(tools.some((tool) => tool.name === name), `${name} is not among ${tools.map((tool) => tool.name)}`);
   }
-  assert.match(await call('mcp__everything__echo', { message: 'hello' }), /Echo: hello/);
-  assert.match(await call('mcp__modern__echo', { text: 'hello' }), /hello/);
+  assert.match(await call('everything__echo', { message: 'hello' }), /Echo: hello/);
+  assert.match(await call('modern__echo', { text: 'hello' }), /hello/);
 
   const { prompts } = await client.listPrompts();
-  assert(prompts.some((prompt) => prompt.name === 'mcp__everything__args-prompt'));
-  const prompt = await client.getPrompt({ name: 'mcp__everything__args-prompt', arguments: { city: 'Ulm' } });
+  assert(prompts.some((prompt) => prompt.name === 'everything__args-prompt'));
+  const prompt = await client.getPrompt({ name: 'everything__args-prompt', arguments: { city: 'Ulm' } });
   assert.match(JSON.stringify(prompt.messages), /Ulm/);
   const completion = await client.complete({
-    ref: { type: 'ref/prompt', name: 'mcp__everything__completable-prompt' },
+    ref: { type: 'ref/prompt', name: 'everything__completable-prompt' },
     argument: { name: 'name', value: 'A' },
     context: { arguments: { department: 'Engineering' } },
   });
@@ -106,18 +106,18 @@ async function main() {
   // the last one if the result comes in the same breath; and a call that has just
   // asked something is heard of again when it has the answer.
   const steps = [];
-  await call('mcp__everything__trigger-long-running-operation', { duration: 0.4, steps: 4 }, { onprogress: (p) => p.total && steps.push(p.progress) });
+  await call('everything__trigger-long-running-operation', { duration: 0.4, steps: 4 }, { onprogress: (p) => p.total && steps.push(p.progress) });
   assert(steps.length >= 2 && steps.every((step, i) => i === 0 || step > steps[i - 1]), `steps of progress: ${steps}`);
 
   // The server offers more to a client that can be asked. A client that lists
   // its tools too early to see that hears of the change.
-  await offered('mcp__everything__trigger-elicitation-request', 'mcp__everything__trigger-sampling-request', 'mcp__everything__get-roots-list');
+  await offered('everything__trigger-elicitation-request', 'everything__trigger-sampling-request', 'everything__get-roots-list');
 
   // A server of the older era asks, and one of the newer.
-  assert.match(await call('mcp__everything__trigger-elicitation-request', {}), /Ada Lovelace/);
-  assert.match(await call('mcp__everything__trigger-sampling-request', { prompt: 'hello', maxTokens: 10 }), /the model says hello/);
-  assert.match(await call('mcp__everything__get-roots-list', {}), /file:\/\/\/acceptance/);
-  assert.match(await call('mcp__modern__ask', { count: 2 }), /accept accept/);
+  assert.match(await call('everything__trigger-elicitation-request', {}), /Ada Lovelace/);
+  assert.match(await call('everything__trigger-sampling-request', { prompt: 'hello', maxTokens: 10 }), /the model says hello/);
+  assert.match(await call('everything__get-roots-list', {}), /file:\/\/\/acceptance/);
+  assert.match(await call('modern__ask', { count: 2 }), /accept accept/);
 
   await client.close();
   console.log('everything works');
