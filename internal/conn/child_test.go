@@ -158,7 +158,7 @@ func TestChildPrintsGarbage(t *testing.T) {
 	m := newManager(t, Options{Environ: os.Environ()})
 	s := one(t, m, scripted("-banner", "50"))
 	works(t, s)
-	_, err := tool(t.Context(), s, "noise", `{"count":200,"bytes":50}`)
+	_, err := tool(t.Context(), s, "noise", `{"count":2000,"bytes":50}`)
 	if e := callError(t, err); !errors.Is(err, wire.ErrNoise) || e.Kind != KindTransport {
 		t.Errorf("%+v", e)
 	}

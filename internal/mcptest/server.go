@@ -223,6 +223,7 @@ var tools = []struct{ name, does string }{
 	{"late", "sends progress, and answers once the call has been cancelled"},
 	{"noise", "prints count lines of that many bytes that are no messages, then answers"},
 	{"long", "answers with that many bytes"},
+	{"raw", "prints text as a line, with the id of the call in place of $id: the answer, or something else"},
 	{"flood", "sends count notifications, then answers"},
 	{"crash", "exits with status 3"},
 	{"deaf", "answers and never reads again"},
@@ -311,6 +312,8 @@ func (s *server) call(m wire.Message) {
 		s.text(m.ID, "noisy")
 	case "long":
 		s.long(m.ID, args.Bytes)
+	case "raw":
+		fmt.Fprintln(s.out, strings.ReplaceAll(args.Text, "$id", m.ID.String()))
 	case "flood":
 		for i := range args.Count {
 			params := fmt.Appendf(nil, `{"level":"info","data":%d}`, i)
@@ -463,7 +466,7 @@ func (s *server) progress(params json.RawMessage) {
 func (s *server) garbage(count, size int) {
 	samples := []string{
 		"\x1b[32mINFO\x1b[0m listening on stdio",
-		`{"jsonrpc":"2.0","id":1,"result":{"content":[`,
+		`{"jsonrpc":"2.0","result":{"content":[`,
 		`{"level":"info","msg":"started"}`,
 		"npm warn deprecated something@1.0.0: no longer supported",
 	}

@@ -73,7 +73,13 @@ func (p *Peer) Call(ctx context.Context, c Call) (json.RawMessage, error) {
 	}
 	result, err := p.exchange(ctx, k)
 	p.recycle(k)
-	return result, err
+	if err == nil {
+		err = checkResult(c.Method, result)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
 }
 
 // Notify sends a notification.

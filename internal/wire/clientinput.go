@@ -31,6 +31,9 @@ func (c *Client) callWithInput(ctx context.Context, call Call) (json.RawMessage,
 		if kind, _ := Member(result, "resultType"); !isString(kind, ResultInputRequired) {
 			return result, nil
 		}
+		if err := Valid(result, Limits{Size: len(result)}); err != nil { // what is asked is judged
+			return nil, fmt.Errorf("what the server asks for is invalid: %w", err)
+		}
 		requests, asked := Member(result, "inputRequests")
 		state, hasState := Member(result, "requestState")
 		if !asked && !hasState {

@@ -193,6 +193,9 @@ func (h *HTTPClient) followGET(ctx context.Context, s *clientSession, answered f
 				got = true
 				h.handle(ctx, m, s, nil)
 				return true
+			}, func(g *Garbage) error {
+				h.refuse(ctx, g, s)
+				return nil
 			})
 			body.Close()
 			if got || at.lastID != before {

@@ -62,9 +62,8 @@ func (b *streamBody) unwatch() {
 
 // follow reads a stream and hands each message to handle until that returns
 // false or the stream ends; the error is nil only in the first case. What is
-// no message is skipped, unless it is an answer that fits nobody: the error
-// then says so when the stream has ended.
-func (h *HTTPClient) follow(body *streamBody, idle time.Duration, at *streamPosition, handle func(Message) bool) error {
+// no message goes to bad, and is what the error says when the stream has ended.
+func (h *HTTPClient) follow(body *streamBody, idle time.Duration, at *streamPosition, handle func(Message) bool, bad func(*Garbage) error) error {
 	body.watch(idle)
 	defer body.unwatch()
 	r, ok := h.readers.Get().(*sseReader)
@@ -94,6 +93,9 @@ func (h *HTTPClient) follow(body *streamBody, idle time.Duration, at *streamPosi
 		messages, err := parseEvent(e.Data, h.options.Limits)
 		if err != nil {
 			malformed = err
+			if err := bad(newGarbage(e.Data, e.Data, len(e.Data), err)); err != nil {
+				return err
+			}
 		}
 		for _, m := range messages {
 			if !handle(m) {
@@ -133,6 +135,12 @@ func (c *httpCall) stream(body *streamBody) (Message, error) {
 			}
 			c.handle(m)
 			return true
+		}, func(g *Garbage) error {
+			if n, ok := g.Answers.integer(); ok && n == c.id {
+				return g.badAnswer() // nobody need wait for the end of the stream
+			}
+			c.link.refuse(c.ctx, g, c.session)
+			return nil
 		})
 		if err == nil {
 			c.drain(body)
@@ -270,6 +278,13 @@ func (h *HTTPClient) handle(ctx context.Context, m Message, s *clientSession, ta
 		}
 	case KindNotification:
 		h.handleNotification(ctx, m, tag)
+	}
+}
+
+// refuse answers what was meant to be a request.
+func (h *HTTPClient) refuse(ctx context.Context, g *Garbage, s *clientSession) {
+	if !g.Asks.IsZero() && !s.modern {
+		h.respond(ctx, s, g.reply())
 	}
 }
 

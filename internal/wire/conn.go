@@ -30,7 +30,7 @@ var ErrClosed = errors.New("connection closed")
 // link had ended: the other side knows nothing of it.
 var ErrNotSent = errors.New("not sent")
 
-// ErrNoise ends a conn whose other side sends more garbage than messages.
+// ErrNoise ends a conn whose other side sends garbage and no messages.
 var ErrNoise = errors.New("too much output that is not protocol")
 
 // ErrTooLong is why a message over the size limit was skipped.
@@ -43,16 +43,18 @@ type Garbage struct {
 	Size int    // bytes in all
 	Err  error  // a *ParseError, or ErrTooLong
 
-	// Answers is the request to which a message over the limit was the answer,
-	// zero if that cannot be told.
-	Answers ID
+	// Asks is its id if it was meant to be a request, Answers the request to
+	// which it was meant to be the answer; zero if that cannot be told.
+	Asks, Answers ID
 }
 
 // garbageShown is how much of skipped text is kept for a diagnosis.
 const garbageShown = 1 << 10
 
-func newGarbage(text []byte, size int, err error) *Garbage {
-	return &Garbage{Text: append([]byte(nil), text[:min(len(text), garbageShown)]...), Size: size, Err: err}
+// newGarbage makes garbage of text that begins and ends like this.
+func newGarbage(head, ending []byte, size int, err error) *Garbage {
+	g := glanceAt(head, ending)
+	return &Garbage{Text: append([]byte(nil), head[:min(len(head), garbageShown)]...), Size: size, Err: err, Asks: g.asks, Answers: g.answers}
 }
 
 func (g *Garbage) Error() string {
@@ -60,3 +62,24 @@ func (g *Garbage) Error() string {
 }
 
 func (g *Garbage) Unwrap() error { return g.Err }
+
+// badAnswer is the error of the call that it was meant to answer.
+func (g *Garbage) badAnswer() error {
+	if errors.Is(g.Err, ErrTooLong) {
+		return fmt.Errorf("the answer of %d bytes: %w", g.Size, g.Err)
+	}
+	return fmt.Errorf("the answer is invalid: %w", g.Err)
+}
+
+// reply is the response that tells the sender.
+func (g *Garbage) reply() Message {
+	bad, ok := errors.AsType[*ParseError](g.Err)
+	if !ok {
+		bad = &ParseError{Code: CodeInvalidRequest, Reason: g.Err.Error()}
+	}
+	m := bad.Reply()
+	if !g.Asks.IsZero() {
+		m.ID = g.Asks
+	}
+	return m
+}

@@ -47,12 +47,12 @@ func TestFaultNoise(t *testing.T) {
 		t.Errorf("reported: %q", seen)
 	}
 	call = background(t.Context(), p, Call{Method: "m"})
-	go io.Copy(other, strings.NewReader(strings.Repeat("noise\n", 200)))
+	go io.Copy(other, strings.NewReader(strings.Repeat("noise\n", 2*maxNoiseLines)))
 	if o := <-call; !errors.Is(o.err, ErrNoise) || !errors.Is(o.err, ErrClosed) {
 		t.Errorf("got %v", o.err)
 	}
 	<-p.Done()
-	if stats := p.Stats(); stats.Garbage != maxNoiseLines {
+	if stats := p.Stats(); stats.Garbage != 4+maxNoiseLines {
 		t.Errorf("%+v", stats)
 	}
 }
@@ -61,15 +61,31 @@ func TestFaultNoise(t *testing.T) {
 func TestFaultNoiseOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, other := onStream(t, nil, nil, nil)
-		for range 1000 {
-			time.Sleep(noiseWindow / 90)
+		const lines = 10 * maxNoiseLines
+		for range lines {
+			time.Sleep(noiseWindow / (maxNoiseLines - 10))
 			fmt.Fprintln(other, "tick")
 		}
 		synctest.Wait()
-		if stats := p.Stats(); stats.Garbage != 1000 || p.Err() != nil {
+		if stats := p.Stats(); stats.Garbage != lines || p.Err() != nil {
 			t.Errorf("%+v, %v", stats, p.Err())
 		}
 	})
+}
+
+// One that answers may print as much as it likes beside that, all at once.
+func TestFaultNoisePaid(t *testing.T) {
+	p, other := onStream(t, nil, nil, nil)
+	sent := newLineReader(other.r, 1000)
+	for i := range 10 {
+		call := background(t.Context(), p, Call{Method: "m"})
+		sent.next()
+		io.WriteString(other, strings.Repeat("handling a request\n", maxNoiseLines))
+		fmt.Fprintf(other, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", i+1)
+		if o := <-call; o.err != nil {
+			t.Fatal(i, o.err)
+		}
+	}
 }
 
 // Row 9, by our own decision: a line of 100 MB is thrown away in bounded memory,
@@ -120,17 +136,30 @@ func TestFaultMalformedAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":%d,"error":"boom"}`,
 		`{"jsonrpc":"2.0","id":%d,"error":{"code":"x","message":"y"}}`,
 		`{"id":%d,"result":{}}`,
+		`{"jsonrpc":"2.0","id":%d,"result":`,
+		`{"jsonrpc":"2.0","id":%d,"result":{"text":"a`,
+		`{"jsonrpc":"2.0","id":%d,"result":{"n":NaN}}`,
+		`{"jsonrpc":"2.0","result":NaN,"id":%d}`,
+		`{"result":{"a":[}}, "id":%d, "jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","result":{"a":"\x"},"\u0069d": %d}`,
+		"{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":\"\xff\"}",
+		`{"jsonrpc":"2.0","id":%d,"result":{"_meta":{},"_meta":{}}}`,
+		`{"jsonrpc":"2.0","id":%d,"result":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
+		`{"jsonrpc":"2.0","id":%d,"result":{"n":NaN,"pad":"` + strings.Repeat("x", 2*maxNoiseBytes) + `"}}`,
+		`{"jsonrpc":"2.0","result":{"n":NaN,"pad":"` + strings.Repeat("x", 2*maxNoiseBytes) + `"},"id":%d}`,
 	} {
 		id := i + 2
 		call := background(t.Context(), p, Call{Method: "m"})
 		sent.next()
-		// A request of theirs with the same id has nothing to do with it, and
-		// what is not even JSON names nothing.
+		// A request of theirs with the same id has nothing to do with it, except
+		// that they hear that it is none.
 		fmt.Fprintf(other, `{"jsonrpc":"2.0","id":%d,"method":7,"params":"before"}`+"\n", id)
-		fmt.Fprintf(other, `{"jsonrpc":"2.0","id":%d,"result":`+"\n", id)
+		if line, _, err := sent.next(); err != nil || !strings.Contains(string(line), fmt.Sprintf(`"id":%d,"error"`, id)) {
+			t.Errorf("%s, %v", line, err)
+		}
 		fmt.Fprintf(other, form+"\n", id)
 		o := <-call
-		if e, ok := errors.AsType[*ParseError](o.err); !ok || !e.Response {
+		if _, ok := errors.AsType[*ParseError](o.err); !ok {
 			t.Errorf("%s: %s, %v", form, o.result, o.err)
 		}
 	}
@@ -138,7 +167,7 @@ func TestFaultMalformedAnswer(t *testing.T) {
 	if o := <-bystander; o.err != nil {
 		t.Error(o.err)
 	}
-	if stats := p.Stats(); stats.Garbage != 12 || stats.BadAnswers+stats.LateAnswers != 0 {
+	if stats := p.Stats(); stats.Garbage != 30 || stats.BadAnswers+stats.LateAnswers != 0 {
 		t.Errorf("%+v", stats)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -245,7 +244,8 @@ func (id ID) canonical() ID {
 }
 
 // skipped takes note of garbage. If it was meant to answer a call, that call
-// fails now rather than at its deadline.
+// fails now rather than at its deadline; if it was meant to ask, the other side
+// hears that it was in vain.
 func (p *Peer) skipped(g *Garbage) {
 	p.mu.Lock()
 	p.stats.Garbage++
@@ -253,16 +253,11 @@ func (p *Peer) skipped(g *Garbage) {
 	if p.opts.OnGarbage != nil {
 		p.opts.OnGarbage(g)
 	}
-	bad, ok := errors.AsType[*ParseError](g.Err)
 	switch {
 	case !g.Answers.IsZero():
-		p.settle(g.Answers, outcome{err: fmt.Errorf("the answer of %d bytes: %w", g.Size, g.Err)})
-	case ok && bad.Response:
-		p.settle(bad.ID, outcome{err: fmt.Errorf("the answer is invalid: %w", bad)})
-	case p.opts.ReplyInvalid && ok:
-		p.post(bad.Reply())
-	case p.opts.ReplyInvalid:
-		p.post((&ParseError{Code: CodeInvalidRequest, Reason: g.Err.Error()}).Reply())
+		p.settle(g.Answers, outcome{err: g.badAnswer()})
+	case p.opts.ReplyInvalid || !g.Asks.IsZero():
+		p.post(g.reply())
 	}
 }
 

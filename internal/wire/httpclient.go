@@ -171,6 +171,9 @@ func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *clientSession) (js
 	if m.Error != nil {
 		return nil, m.Error
 	}
+	if err := checkResult(c.Method, m.Result); err != nil {
+		return nil, err
+	}
 	if call.tracked && isTask(m.Result) {
 		h.mu.Lock()
 		h.tasks.add(taskToken{call.id, call.token, c.Tag})

@@ -234,8 +234,12 @@ func TestFromSDK(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := fromSDK(&jsonrpc.Response{ID: id, Result: json.RawMessage(`{"a":1,"a":2}`)})
+	m, err := fromSDK(&jsonrpc.Response{ID: id, Result: json.RawMessage(`{"a":NaN}`)})
 	if err != nil || m.Error == nil || m.Error.Code != CodeInternal {
+		t.Errorf("a result that is not JSON: %+v, %v", m, err)
+	}
+	m, err = fromSDK(&jsonrpc.Response{ID: id, Result: json.RawMessage(`{"a":1,"a":"\ud800"}`)})
+	if err != nil || m.Error != nil || string(m.Result) != `{"a":1,"a":"\ud800"}` {
 		t.Errorf("a result with a duplicate name: %+v, %v", m, err)
 	}
 	if m, err := fromSDK(&jsonrpc.Request{Method: "m", Params: json.RawMessage(`{"a":1,"a":2}`)}); err == nil {

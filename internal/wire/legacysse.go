@@ -97,7 +97,7 @@ func (c *sseConn) Read() (Message, error) {
 			continue
 		}
 		if c.pending, err = parseEvent(e.Data, c.in.options.Limits); err != nil {
-			return Message{}, newGarbage(e.Data, len(e.Data), err)
+			return Message{}, newGarbage(e.Data, e.Data, len(e.Data), err)
 		}
 	}
 	m := c.pending[0]

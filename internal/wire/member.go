@@ -290,7 +290,8 @@ func isString(raw []byte, s string) bool {
 	return ok && text == s
 }
 
-// appendUnescaped decodes the text between the quotes of a valid JSON string.
+// appendUnescaped decodes the text between the quotes of a valid JSON string. A
+// lone surrogate becomes U+FFFD.
 func appendUnescaped(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -317,9 +318,11 @@ func appendUnescaped(dst, raw []byte) []byte {
 				return dst
 			}
 			raw = raw[4:]
-			if isSurrogate(r) && len(raw) >= 6 {
-				r = (r-0xD800)<<10 | (hex4(raw, 2) - lowSurrogate) + 0x10000
-				raw = raw[6:]
+			if r < lowSurrogate && isSurrogate(r) && len(raw) >= 6 && raw[0] == '\\' && raw[1] == 'u' {
+				if low := hex4(raw, 2); lowSurrogate <= low && isSurrogate(low) {
+					r = (r-0xD800)<<10 | (low - lowSurrogate) + 0x10000
+					raw = raw[6:]
+				}
 			}
 			dst = utf8.AppendRune(dst, r)
 			continue

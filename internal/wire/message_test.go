@@ -1,11 +1,14 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestParse(t *testing.T) {
@@ -179,6 +182,148 @@ func TestParseBatch(t *testing.T) {
 	}
 }
 
+// looselyValid is the judgement of encoding/json about an answer, which it lets
+// have any bytes in strings, with the depth limit added.
+func looselyValid(data []byte, maxDepth int) bool {
+	if !json.Valid(data) || !utf8.Valid(data) {
+		return false
+	}
+	dec, depth := json.NewDecoder(bytes.NewReader(data)), 0
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return err == io.EOF
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			if depth++; depth > maxDepth {
+				return false
+			}
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+	}
+}
+
+// What is passed on may be all that JSON is, byte for byte.
+var looseResults = []struct {
+	json  string
+	valid bool
+}{
+	{`{"a":1,"a":2}`, true}, {`{"x":{"_meta":1,"_meta":2}}`, true}, {`{"content":[],"content":[]}`, true},
+	{`"\ud800"`, true}, {`"\udc00x"`, true}, {`"\ud800\u0041"`, true}, {`"\ud83c\ud83c\udf89"`, true}, {`{"\ud800":"\ud800","\ud800":1}`, true},
+	{strings.Repeat("[", 999) + strings.Repeat("]", 999), true}, {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), false},
+	{strings.Repeat(`{"a":`, 999) + "1" + strings.Repeat("}", 999), true}, {strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000), false},
+	{`NaN`, false}, {`{"a":Infinity}`, false}, {`"\ud80"`, false}, {`"\x"`, false}, {"\"\xff\"", false}, {"\"\n\"", false}, {`{a:1}`, false}, {`{'a':1}`, false},
+	{`{"resultType":1,"resultType":2}`, false}, {`{"resultType":1,"result\u0054ype":2}`, false}, {`{"_meta":{},"a":1,"_meta":{}}`, false},
+	{`{"isError":true,"isError":false}`, false}, {`{"inputRequests":{},"inputRequests":{}}`, false}, {`{"task":{},"task":{}}`, false},
+}
+
+func TestParseLooseResult(t *testing.T) {
+	for _, c := range looseResults {
+		text := `{"jsonrpc":"2.0","id":1,"result":` + c.json + `}`
+		m, err := Parse([]byte(text), Limits{})
+		if (err == nil) != c.valid || c.valid && string(m.Result) != c.json {
+			t.Errorf("%.100s: %.100s, %v", c.json, m.Result, err)
+		}
+		if err := validResult([]byte(c.json), Limits{}); (err == nil) != c.valid {
+			t.Errorf("validResult(%.100s) = %v", c.json, err)
+		}
+		_, errs, err := ParseBatch([]byte(`[`+text+`]`), Limits{}, 0)
+		if (err == nil && errs[0] == nil) != c.valid {
+			t.Errorf("in a batch: %.100s: %v", c.json, err)
+		}
+		for _, strict := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":[` + c.json + `]}`,
+			`{"jsonrpc":"2.0","id":1,"result":{},"x":` + c.json + `}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","result":` + c.json + `}`,
+		} {
+			if m, err := Parse([]byte(strict), Limits{}); err == nil {
+				t.Errorf("%.100s: %.100v", strict, m)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"a\ud800b","data":{"a":1,"a":2}}}`:      `{"code":1,"message":"a\ud800b","data":{"a":1,"a":2}}`,
+		`{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}`:                    `{"code":1,"message":"m"}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"code":2,"message":"m"}}`:                         ``,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","message":"n"}}`:                    ``,
+		`{"jsonrpc":"2.0","id":1,"id":2,"error":{"code":1,"message":"m"}}`:                           ``,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"},"error":{"code":1,"message":"m"}}`: ``,
+	} {
+		m, err := Parse([]byte(text), Limits{})
+		if (err == nil) != (want != "") || err == nil && string(m.Error.AppendTo(nil)) != want {
+			t.Errorf("%s: %+v, %v", text, m.Error, err)
+		}
+	}
+	if m, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}`), Limits{}); err != nil || string(m.Result) != `{"a":1}` || m.Error != nil {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func FuzzParseResult(f *testing.F) {
+	for _, c := range looseResults {
+		f.Add([]byte(c.json))
+	}
+	for _, c := range validityCases {
+		f.Add([]byte(c.json))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		err := validResult(data, Limits{})
+		want := looselyValid(data, DefaultAnswerDepth-1)
+		if want && IsObject(data) {
+			var env envelope
+			for name := range Members(data) {
+				want = want && env.goBy([]byte(name))
+			}
+		}
+		if (err == nil) != want {
+			t.Fatalf("validResult(%q) = %v, encoding/json says %t", data, err, want)
+		}
+		if err != nil {
+			return
+		}
+		for name := range Members(data) {
+			var decoded string
+			if err := json.Unmarshal(AppendString(nil, name), &decoded); err != nil || decoded != name {
+				t.Errorf("a member of %q is called %q", data, name)
+			}
+		}
+		var s string
+		if got, ok := Unquote(bytes.TrimSpace(data)); ok && (json.Unmarshal(data, &s) != nil || s != got) {
+			t.Errorf("%q is %q, not %q", data, s, got)
+		}
+	})
+}
+
+// A glance finds what a message was meant to be.
+func TestGlance(t *testing.T) {
+	for _, c := range []struct {
+		text          string
+		asks, answers ID
+	}{
+		{``, ID{}, ID{}},
+		{`Listening`, ID{}, ID{}},
+		{`{"level":"info","id":7}`, ID{}, ID{}},
+		{`{"id":7,"error":NaN}`, ID{}, NumberID(7)},
+		{`{"result":NaN,"id":"7"}`, ID{}, StringID("7")},
+		{`{"result":[NaN,-Infinity,{"id":8}],"id":7}`, ID{}, NumberID(7)},
+		{`{"result":{]]},"id":7,"jsonrpc":"2.0"}`, ID{}, NumberID(7)},
+		{`{"result":{},"id":null}`, ID{}, ID{}},
+		{`{"result":{},"id":x}`, ID{}, ID{}},
+		{`{"id":7,"method":"m","params":{"a":1,"a":2}}`, NumberID(7), ID{}},
+		{`{"id":7,"method":"m","result":NaN}`, NumberID(7), ID{}},
+		{`{"method":"m","params":NaN}`, ID{}, ID{}},
+		{`[{"id":7,"result":NaN}]`, ID{}, ID{}},
+	} {
+		g := glanceAt([]byte(c.text), []byte(c.text))
+		if g.asks != c.asks || g.answers != c.answers {
+			t.Errorf("%s: %+v", c.text, g)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"a","result":{}}`))
@@ -186,15 +331,22 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"\u006asonrpc":"2.0","method":"n"}`))
 	f.Add([]byte(`[{"jsonrpc":"2.0","method":"n"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, _, err := ParseBatch(data, Limits{}, 0); err == nil && Valid(data, Limits{Depth: DefaultMaxDepth + 1}) != nil {
+		glanceAt(data, data)
+		if _, _, err := ParseBatch(data, Limits{}, 0); err == nil && !looselyValid(data, DefaultAnswerDepth+1) {
 			t.Errorf("a batch that is not JSON: %q", data)
 		}
 		m, err := Parse(data, Limits{})
 		if err != nil {
-			if e, ok := errors.AsType[*ParseError](err); !ok || (e.Code == CodeParseError) != (Valid(data, Limits{}) != nil) {
+			// Strict JSON is refused only for its shape, and what is no JSON at
+			// all never is.
+			e, ok := errors.AsType[*ParseError](err)
+			if !ok || e.Code == CodeParseError && Valid(data, Limits{}) == nil || e.Code != CodeParseError && !looselyValid(data, DefaultAnswerDepth) {
 				t.Errorf("Parse(%q) = %v", data, err)
 			}
 			return
+		}
+		if m.Kind() != KindResponse && Valid(data, Limits{}) != nil || !looselyValid(data, DefaultAnswerDepth) {
+			t.Errorf("Parse(%q) = %+v", data, m)
 		}
 		out := m.AppendTo(nil)
 		again, err := Parse(out, Limits{})

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
+	"strings"
 )
 
 // ParseError says why bytes are not a message: with CodeParseError they are not
@@ -14,9 +16,6 @@ type ParseError struct {
 	ID     ID     // of the message, if it could be read
 	Offset int    // of the byte where a parse error was noticed
 	Reason string // never quotes the message
-
-	// Response is set if it is JSON that was meant to answer the request ID.
-	Response bool
 }
 
 func (e *ParseError) Error() string {
@@ -48,11 +47,16 @@ func invalid(reason string) *ParseError {
 // object, depth and size within the limits, member names compared exactly, and
 // the shape of a JSON-RPC 2.0 message. The raw members of the message alias
 // data. The error is a *ParseError.
+//
+// A result or an error may be all that JSON is, since the one it is for can
+// judge that best: below its own members names may be there twice, escapes may
+// be of lone surrogates, and it may be nested more deeply. Who decides by what is
+// in a result uses Valid first.
 func Parse(data []byte, lim Limits) (Message, error) {
 	if len(data) > lim.size() {
 		return Message{}, tooLarge(len(data))
 	}
-	s := scanner{data: data, maxDepth: lim.depth()}
+	s := lim.scanner(data)
 	var env envelope
 	if s.end(s.message(s.space(0), &env)) < 0 {
 		err := s.parseError()
@@ -75,6 +79,89 @@ func (s *scanner) message(i int, env *envelope) int {
 	return s.value(i, 0)
 }
 
+// checkResult refuses what Parse lets pass in results, where it is we who decide
+// by what is in them: lists are pinned and filtered, and what a server says of
+// itself is kept.
+func checkResult(method string, result json.RawMessage) error {
+	if method != "initialize" && method != "server/discover" && !strings.HasSuffix(method, "/list") {
+		return nil
+	}
+	if err := Valid(result, Limits{Size: len(result)}); err != nil {
+		return fmt.Errorf("the answer to %s is invalid: %w", method, err)
+	}
+	return nil
+}
+
+// A glance at text that is no message tells what it was meant to be, so that
+// nobody waits for it.
+type glance struct {
+	asks    ID // the request that it is, zero if it is none
+	answers ID // the request that it answers, zero if it answers none
+}
+
+// glanceAt looks at text that Parse refuses, of which head is the beginning, or
+// all, and ending is the end. It finds the members of the message as long as
+// brackets and quotes add up; some senders write the id last.
+func glanceAt(head, ending []byte) (g glance) {
+	i := skipSpace(head, 0)
+	if i == len(head) || head[i] != '{' {
+		return g
+	}
+	var id ID
+	asks, answers := false, false
+	for i++; ; {
+		if i = skipSpace(head, i); i < len(head) && head[i] == ',' {
+			i = skipSpace(head, i+1)
+		}
+		if i >= len(head) || head[i] != '"' {
+			break
+		}
+		start := i
+		i = skipString(head, i)
+		name, _ := Unquote(head[start:i])
+		if i = skipSpace(head, i); i >= len(head) || head[i] != ':' {
+			break
+		}
+		start = skipSpace(head, i+1)
+		i = skipRoughly(head, start)
+		switch name {
+		case "id":
+			id, _ = ParseID(head[start:i])
+		case "method":
+			asks = true
+		case "result", "error":
+			answers = true
+		}
+	}
+	if id.IsZero() && !asks {
+		if end := idAtEnd.FindSubmatch(ending); end != nil {
+			id = parseID(end[1])
+		}
+	}
+	switch {
+	case id.IsNull():
+	case asks:
+		g.asks = id
+	case answers:
+		g.answers = id
+	}
+	return g
+}
+
+// idAtEnd is how a message ends with its id.
+var idAtEnd = regexp.MustCompile(`,\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+
+// skipRoughly is skipValue for what may be no value, such as NaN.
+func skipRoughly(text []byte, i int) int {
+	if i < len(text) && (text[i] == '"' || text[i] == '{' || text[i] == '[') {
+		return skipValue(text, i)
+	}
+	for i < len(text) && text[i] != ',' && text[i] != '}' {
+		i++
+	}
+	return i
+}
+
 // IsBatch reports whether data is a JSON array rather than a single message.
 func IsBatch(data []byte) bool {
 	i := skipSpace(data, 0)
@@ -92,7 +179,7 @@ func ParseBatch(data []byte, lim Limits, max int) ([]Message, []error, error) {
 	if max <= 0 {
 		max = math.MaxInt
 	}
-	s := scanner{data: data, maxDepth: lim.depth()}
+	s := lim.scanner(data)
 	i := s.space(0)
 	if !s.at(i, '[') {
 		return nil, nil, invalid("not an array")
@@ -140,10 +227,22 @@ func ParseBatch(data []byte, lim Limits, max int) ([]Message, []error, error) {
 type envelope struct {
 	object                                      bool // it is an object at all
 	version, ident, method, params, result, err span
+
+	inner bool   // it is not the message that is scanned, but its result or error
+	seen  uint16 // which of the members there that we go by
 }
 
-// member takes note of one member of the message.
-func (e *envelope) member(name []byte, value span) {
+// isAnswer reports whether a member of the message is its result or error.
+func (e *envelope) isAnswer(name []byte) bool {
+	return !e.inner && (string(name) == "result" || string(name) == "error")
+}
+
+// member takes note of one member of the message, or of its result or error. It
+// reports false if that must not be there again.
+func (e *envelope) member(name []byte, value span) bool {
+	if e.inner {
+		return e.goBy(name)
+	}
 	switch string(name) {
 	case "jsonrpc":
 		e.version = value
@@ -158,6 +257,43 @@ func (e *envelope) member(name []byte, value span) {
 	case "error":
 		e.err = value
 	}
+	return true
+}
+
+// goBy takes note of a member of a result or error if we go by it.
+func (e *envelope) goBy(name []byte) bool {
+	bit := uint16(0)
+	switch string(name) {
+	case "resultType":
+		bit = 1
+	case "inputRequests":
+		bit = 1 << 1
+	case "requestState":
+		bit = 1 << 2
+	case "_meta":
+		bit = 1 << 3
+	case "task":
+		bit = 1 << 4
+	case "taskId":
+		bit = 1 << 5
+	case "isError":
+		bit = 1 << 6
+	case "ttlMs":
+		bit = 1 << 7
+	case "cacheScope":
+		bit = 1 << 8
+	case "action":
+		bit = 1 << 9
+	case "code":
+		bit = 1 << 10
+	case "message":
+		bit = 1 << 11
+	}
+	if e.seen&bit != 0 {
+		return false
+	}
+	e.seen |= bit
+	return true
 }
 
 func (p span) in(data []byte) json.RawMessage {
@@ -186,7 +322,6 @@ func (e *envelope) decode(data []byte) (Message, *ParseError) {
 	refuse := func(reason string) (Message, *ParseError) {
 		err := invalid(reason)
 		err.ID = id
-		err.Response = e.method.end == 0 && (e.result.end > 0 || e.err.end > 0)
 		return Message{}, err
 	}
 	if !e.object {
@@ -200,7 +335,14 @@ func (e *envelope) decode(data []byte) (Message, *ParseError) {
 			return refuse(`jsonrpc is not "2.0"`)
 		}
 	}
-	if raw := e.err.in(data); raw != nil {
+	raw := e.err.in(data)
+	if string(raw) == "null" && m.Result != nil {
+		raw = nil // some senders write null for none
+	}
+	if raw != nil {
+		if string(m.Result) == "null" {
+			m.Result = nil
+		}
 		var ok bool
 		if m.Error, ok = parseError(raw); !ok {
 			return refuse("error is no object with an integer code and a text message")

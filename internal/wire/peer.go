@@ -71,8 +71,8 @@ type PeerOptions struct {
 	// waited for. It is for clients; a server is always being asked.
 	AskedIsNotSilent bool
 
-	// ReplyInvalid answers what is no message with a JSON-RPC error, as
-	// servers do. A client ignores it.
+	// ReplyInvalid answers whatever is no message with a JSON-RPC error, as
+	// servers do. A client answers only what was meant to be a request.
 	ReplyInvalid bool
 
 	// Drain is the time that running handlers get to finish and answer after

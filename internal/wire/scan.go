@@ -13,7 +13,7 @@ import (
 // DefaultMaxDepth.
 type Limits struct {
 	Size  int // bytes; 0 means DefaultMaxMessage
-	Depth int // nesting of objects and arrays; 0 means DefaultMaxDepth
+	Depth int // nesting of objects and arrays; 0 means DefaultMaxDepth, and in answers DefaultAnswerDepth
 }
 
 func (l Limits) size() int {
@@ -30,6 +30,17 @@ func (l Limits) depth() int {
 	return l.Depth
 }
 
+func (l Limits) answerDepth() int {
+	if l.Depth <= 0 {
+		return DefaultAnswerDepth
+	}
+	return l.Depth
+}
+
+func (l Limits) scanner(data []byte) scanner {
+	return scanner{data: data, maxDepth: l.depth(), answerDepth: l.answerDepth()}
+}
+
 // Valid reports whether data is one JSON value by the rules of Parse: strict
 // grammar, UTF-8 without lone surrogates, no member name twice in an object,
 // depth and size within the limits. The error is a *ParseError.
@@ -37,8 +48,21 @@ func Valid(data []byte, lim Limits) error {
 	if len(data) > lim.size() {
 		return tooLarge(len(data))
 	}
-	s := scanner{data: data, maxDepth: lim.depth()}
+	s := lim.scanner(data)
 	if s.end(s.value(s.space(0), 0)) < 0 {
+		return s.parseError()
+	}
+	return nil
+}
+
+// validResult reports whether data may be the result of a response, by the rules
+// of Parse. The error is a *ParseError.
+func validResult(data []byte, lim Limits) error {
+	if len(data) > lim.size() {
+		return tooLarge(len(data))
+	}
+	s := lim.scanner(data)
+	if s.end(s.answer(s.space(0))) < 0 {
 		return s.parseError()
 	}
 	return nil
@@ -49,10 +73,12 @@ func Valid(data []byte, lim Limits) error {
 // byte to look at and return the index after the last, or -1 once a fault is
 // noted. It is made to live on the stack.
 type scanner struct {
-	data     []byte
-	maxDepth int
-	fault    fault
-	offset   int // of the fault
+	data        []byte
+	maxDepth    int
+	answerDepth int  // what it is inside of an answer
+	loose       bool // inside of an answer
+	fault       fault
+	offset      int // of the fault
 
 	// The names, innermost last, are in few until that is full, then in many.
 	names   int
@@ -158,6 +184,21 @@ func (s *scanner) value(i, depth int) int {
 	}
 }
 
+// answer scans the result or the error of a response. It is passed on as it is,
+// so all that JSON allows may be in it; but a member that tells us what to do with
+// it must not be there twice, because others may read the other one.
+func (s *scanner) answer(i int) int {
+	depth := s.maxDepth
+	s.loose, s.maxDepth = true, s.answerDepth
+	if s.at(i, '{') {
+		i = s.object(i, 2, &envelope{inner: true})
+	} else {
+		i = s.value(i, 1)
+	}
+	s.loose, s.maxDepth = false, depth
+	return i
+}
+
 // object scans the object at i. If env is not nil it is told where each member is.
 func (s *scanner) object(i, depth int, env *envelope) int {
 	if depth > s.maxDepth {
@@ -176,23 +217,31 @@ func (s *scanner) object(i, depth int, env *envelope) int {
 		if i = s.string(i); i < 0 {
 			return -1
 		}
-		name := s.push(nameStart, i-1)
+		var name []byte
+		if !s.loose || env != nil {
+			name = s.push(nameStart, i-1)
+		}
 		if i = s.space(i); !s.at(i, ':') {
 			return s.fail(i, noColon)
 		}
 		start := s.space(i + 1)
-		if i = s.value(start, depth); i < 0 {
+		if env != nil && env.isAnswer(name) {
+			i = s.answer(start)
+		} else {
+			i = s.value(start, depth)
+		}
+		if i < 0 {
 			return -1
 		}
-		if env != nil {
-			env.member(name, span{uint32(start), uint32(i)})
+		if env != nil && !env.member(name, span{uint32(start), uint32(i)}) {
+			return s.fail(i, duplicateName)
 		}
 		i = s.space(i)
 		switch {
 		case s.at(i, ','):
 			i = s.space(i + 1)
 		case s.at(i, '}'):
-			if !s.unique(names) {
+			if !s.loose && !s.unique(names) {
 				return s.fail(i, duplicateName)
 			}
 			s.names, s.decoded = names, s.decoded[:decoded]
@@ -407,6 +456,9 @@ func (s *scanner) escape(i int) int {
 			if low := hex4(s.data, i+2); lowSurrogate <= low && isSurrogate(low) {
 				return i + 6
 			}
+		}
+		if s.loose {
+			return i
 		}
 		return s.fail(i, loneSurrogate)
 	default:

@@ -110,7 +110,7 @@ func fromSDK(message jsonrpc.Message) (Message, error) {
 		m := Message{ID: ownID(message.ID), Result: message.Result}
 		if message.Error != nil {
 			m.Error = ownError(message)
-		} else if err := Valid(message.Result, Limits{}); err != nil {
+		} else if err := validResult(message.Result, Limits{}); err != nil {
 			m.Error = Errorf(CodeInternal, "the result is %v", err)
 		}
 		return m, nil

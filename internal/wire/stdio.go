@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -102,7 +101,8 @@ func (c *StreamConn) Read() (Message, error) {
 		line, size, err := c.lines.next()
 		switch {
 		case errors.Is(err, ErrTooLong):
-			return Message{}, c.tooLong(line, size)
+			// Its size is not held against it: it may well have been a message.
+			return Message{}, c.noise.skip(newGarbage(line, c.lines.ending, size, err), 0)
 		case err != nil:
 			return Message{}, c.ended(err)
 		}
@@ -118,55 +118,20 @@ func (c *StreamConn) Read() (Message, error) {
 		}
 		m, err := Parse(line, c.limits())
 		if err == nil {
+			c.noise.paid()
 			return m, nil
 		}
 		if c.opts.MaxBatch > 0 && IsBatch(line) {
 			err = c.readBatch(line)
 		}
 		if err != nil {
-			return Message{}, c.noise.skip(line, size, size, err)
+			return Message{}, c.noise.skip(newGarbage(line, line, size, err), size)
 		}
+		c.noise.paid()
 	}
 	m := c.batch[0]
 	c.batch = c.batch[1:]
 	return m, nil
-}
-
-// tooLong makes garbage of a line over the limit, of which head is the beginning.
-// Its size is not held against it: it may well have been a message.
-func (c *StreamConn) tooLong(head []byte, size int) error {
-	err := c.noise.skip(head, size, 0, ErrTooLong)
-	if g, ok := errors.AsType[*Garbage](err); ok {
-		g.Answers = answeredBy(head, c.lines.ending)
-	}
-	return err
-}
-
-// How responses begin and end. Some senders write the id first, some last.
-const (
-	versionMember = `(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?`
-	idMember      = `\s*"id"\s*:\s*(\d{1,18})\s*`
-)
-
-var (
-	responseStart = regexp.MustCompile(`^\s*\{` + versionMember + `(?:` + idMember + `,)?` + versionMember + `\s*"(?:result|error)"\s*:`)
-	responseEnd   = regexp.MustCompile(`,` + idMember + `(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
-)
-
-// answeredBy finds the id in a response of which only the beginning and the end
-// are known.
-func answeredBy(head, ending []byte) ID {
-	start := responseStart.FindSubmatch(head)
-	if start == nil {
-		return ID{}
-	}
-	if start[1] != nil {
-		return parseID(start[1])
-	}
-	if end := responseEnd.FindSubmatch(ending); end != nil {
-		return parseID(end[1])
-	}
-	return ID{}
 }
 
 // readBatch reads the messages of a batch. If one is invalid none is read: the
@@ -448,8 +413,9 @@ func (c *StreamConn) awaitWritten() {
 	}
 }
 
-// noise decides when a stream that carries garbage is to be given up: after
-// more than maxNoiseLines or maxNoiseBytes of it within noiseWindow.
+// noise decides when a stream that carries garbage is to be given up: after more
+// than maxNoiseLines or maxNoiseBytes of it within noiseWindow and without a
+// message. Who speaks the protocol may print as well.
 type noise struct {
 	since        time.Time
 	lines, bytes int
@@ -457,20 +423,27 @@ type noise struct {
 
 const (
 	noiseWindow   = 10 * time.Second
-	maxNoiseLines = 100
+	maxNoiseLines = 1000
 	maxNoiseBytes = 1 << 20
 )
 
-// skip counts a bad line and returns it as garbage, or ErrNoise if it is one
-// too many.
-func (n *noise) skip(line []byte, size, counted int, reason error) error {
+// paid takes note of a message.
+func (n *noise) paid() { n.lines, n.bytes = 0, 0 }
+
+// skip counts garbage, of which so many bytes count, and returns it, or ErrNoise
+// if it is too much. An answer that cannot be read is not noise.
+func (n *noise) skip(g *Garbage, bytes int) error {
+	if !g.Answers.IsZero() {
+		n.paid()
+		return g
+	}
 	if now := time.Now(); now.Sub(n.since) > noiseWindow {
 		*n = noise{since: now}
 	}
 	n.lines++
-	n.bytes += counted
+	n.bytes += bytes
 	if n.lines > maxNoiseLines || n.bytes > maxNoiseBytes {
 		return fmt.Errorf("%w: %d bad lines, %d bytes within %v", ErrNoise, n.lines, n.bytes, noiseWindow)
 	}
-	return newGarbage(line, size, reason)
+	return g
 }

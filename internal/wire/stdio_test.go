@@ -97,7 +97,7 @@ func TestStreamTooLongAnswer(t *testing.T) {
 		{`{"result":"`, `","id":7,"jsonrpc":"2.0"}`, NumberID(7)},
 		{`{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"`, `"}}`, ID{}},
 		{`{"jsonrpc":"2.0","method":"m","params":{"a":"`, `","id":7}`, ID{}},
-		{`{"jsonrpc":"2.0","id":"7","result":"`, `"}`, ID{}},
+		{`{"jsonrpc":"2.0","id":"7","result":"`, `"}`, StringID("7")},
 		{`{"jsonrpc":"2.0","result":{"a":"`, `","id":7}}`, ID{}},
 		{`"`, `","id":7}`, ID{}},
 	} {
@@ -137,8 +137,8 @@ func TestStreamNoise(t *testing.T) {
 		noise string
 		ends  bool
 	}{
-		{"100 lines", strings.Repeat("log\n", 100), false},
-		{"101 lines", strings.Repeat("log\n", 101), true},
+		{"1000 lines", strings.Repeat("log\n", 1000), false},
+		{"1001 lines", strings.Repeat("log\n", 1001), true},
 		{"1 MiB", strings.Repeat("x", 1<<20) + "\n", false},
 		{"more than 1 MiB", strings.Repeat("x", 1<<20) + "\nx\n", true},
 	} {

@@ -40,4 +40,7 @@ const (
 const (
 	DefaultMaxMessage = 64 << 20 // bytes of one message
 	DefaultMaxDepth   = 100      // nesting of objects and arrays
+
+	// DefaultAnswerDepth is that of messages with a result or an error.
+	DefaultAnswerDepth = 1000
 )
