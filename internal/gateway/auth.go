@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -36,8 +37,8 @@ type Auth struct {
 	issuer *issuer // nil if there is none
 
 	mu     sync.Mutex
-	token  string // guarded by mu, like what follows; empty if it is not known
-	readAt time.Time
+	token  [sha256.Size]byte // its digest; guarded by mu, like what follows
+	readAt time.Time         // zero if it is not known
 }
 
 // tokenAge is how long a token is believed to be the current one.
@@ -113,19 +114,20 @@ func bearer(r *http.Request) (string, error) {
 }
 
 // isToken compares with the gateway's own token, in a time that tells nothing
-// about it but its length, which is always the same.
+// about it.
 func (a *Auth) isToken(ctx context.Context, presented string) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := a.opts.Now(); a.token == "" || now.Sub(a.readAt) >= tokenAge {
+	if now := a.opts.Now(); a.readAt.IsZero() || now.Sub(a.readAt) >= tokenAge {
 		token, err := a.opts.Token(ctx)
 		if err != nil {
-			a.token = "" // whatever it was, it may have been taken back
+			a.readAt = time.Time{} // whatever it was, it may have been taken back
 			return false, err
 		}
-		a.token, a.readAt = token.Reveal(), now
+		a.token, a.readAt = sha256.Sum256([]byte(token.Reveal())), now
 	}
-	return subtle.ConstantTimeCompare([]byte(presented), []byte(a.token)) == 1, nil
+	digest := sha256.Sum256([]byte(presented))
+	return subtle.ConstantTimeCompare(digest[:], a.token[:]) == 1, nil
 }
 
 // audiences are the resources a token may have been issued for: the whole
