@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -66,7 +65,7 @@ func Listen(ctx context.Context, o ListenOptions) (*Listener, error) {
 	if l.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr.String()); err != nil {
 		return nil, cannotListen(o.Address, err)
 	}
-	l.Listener = newBoundedListener(wire.NewListener(l.Listener), maxConnections)
+	l.Listener = newConnections(wire.NewListener(l.Listener), maxConnections, maxStrangers)
 	l.URL = "http://" + l.host(o.Address)
 	if shown != nil {
 		l.URL = "https://" + l.host(o.Address)
@@ -117,55 +116,6 @@ func cannotListen(address string, err error) error {
 	}
 }
 
-// maxConnections is how many connections there may be at once; more wait to be
-// accepted.
-const maxConnections = 2048
-
-// boundedListener accepts only so many connections at a time.
-type boundedListener struct {
-	net.Listener
-	taken chan struct{} // one in it for each connection
-	end   context.CancelFunc
-	ended <-chan struct{}
-}
-
-func newBoundedListener(l net.Listener, most int) *boundedListener {
-	life, end := context.WithCancel(context.Background())
-	return &boundedListener{Listener: l, taken: make(chan struct{}, most), end: end, ended: life.Done()}
-}
-
-func (l *boundedListener) Accept() (net.Conn, error) {
-	select {
-	case l.taken <- struct{}{}:
-	case <-l.ended:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.taken
-		return nil, err
-	}
-	return &boundedConn{Conn: c, release: func() { <-l.taken }}, nil
-}
-
-func (l *boundedListener) Close() error {
-	l.end()
-	return l.Listener.Close()
-}
-
-type boundedConn struct {
-	net.Conn
-	closed  atomic.Bool
-	release func()
-}
-
-func (c *boundedConn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		defer c.release()
-	}
-	return c.Conn.Close()
-}
-
 // drainTime is how long calls in flight may take to finish when the gateway is
 // asked to end.
 const drainTime = 10 * time.Second
@@ -190,7 +140,9 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 	// Requests outlive ctx: its end is where draining begins.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	server := lane.New(wire.NewHTTPServer(life, s.handler()))
+	plain := wire.NewHTTPServer(life, s.handler())
+	plain.ConnContext = withConnection
+	server := lane.New(plain)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	select {
@@ -216,9 +168,25 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 func (s *Site) handler() http.Handler {
 	opts := wire.HTTPOptions{Guard: wire.Guard{Hosts: s.Hosts, Origins: s.Origins}}
 	if s.Auth != nil {
-		opts.Principal = s.Auth.Principal
+		opts.Principal = func(r *http.Request) (string, error) {
+			principal, err := s.Auth.Principal(r)
+			if c := connectionOf(r.Context()); c != nil && err == nil {
+				c.known.Store(true)
+			}
+			return principal, err
+		}
 	}
-	return s.routes(s.Gateway.HTTP(opts))
+	next := s.routes(s.Gateway.HTTP(opts))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := connectionOf(r.Context()); c != nil {
+			if s.Auth == nil {
+				c.known.Store(true)
+			}
+			c.enter()
+			defer c.leave()
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // routes puts what is beside the gateway beside it.
@@ -248,6 +216,7 @@ func (s *Site) lost(w http.ResponseWriter, _ *http.Request) {
 	if s.Auth != nil && s.Auth.issuer == nil {
 		text += " " + tokenHint
 	}
+	w.Header().Set("Connection", "close") // as everywhere where nobody had to show who they are
 	http.Error(w, text, http.StatusNotFound)
 }
 

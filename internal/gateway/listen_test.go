@@ -79,56 +79,6 @@ func TestListenKnowingly(t *testing.T) {
 	}
 }
 
-// No more connections are accepted than there may be, and the next one is when
-// there is room again; nobody who waits for that is left behind.
-func TestBoundedListener(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newBoundedListener(inner, 1)
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	dial()
-	dial()
-	first, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan error, 2)
-	var second net.Conn
-	go func() {
-		c, err := l.Accept()
-		second = c
-		accepted <- err
-	}()
-	select {
-	case err := <-accepted:
-		t.Fatalf("accepted one too many: %v", err)
-	default:
-	}
-	first.Close()
-	first.Close() // once is enough
-	if err := <-accepted; err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	go func() {
-		_, err := l.Accept()
-		accepted <- err
-	}()
-	l.Close()
-	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the one who waits gets %v", err)
-	}
-}
-
 // A call that does not finish in time is cancelled, and everything ends.
 func TestSiteGivesUp(t *testing.T) {
 	home := t.TempDir()

@@ -73,6 +73,9 @@ func (c *handed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// NetConn returns the connection as it was accepted.
+func (c *handed) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends what is written, where the connection can do that: net/http
 // does it before it closes one whose request it has not read.
 func (c *handed) CloseWrite() error {

@@ -49,6 +49,10 @@ func (no *Refusal) write(w http.ResponseWriter) {
 	for name, values := range no.Header {
 		header[name] = values
 	}
+	switch no.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest:
+		header["Connection"] = valueClose // who may not be here keeps no connection open
+	}
 	id := no.ID
 	if id.IsZero() {
 		id = NullID()
@@ -64,6 +68,7 @@ var (
 	valueNoSniff     = []string{"nosniff"}
 	valueNoBuffering = []string{"no"}
 	valueZero        = []string{"0"}
+	valueClose       = []string{"close"}
 )
 
 // setFixedHeaders sets what every answer carries: nothing here is for a cache,
