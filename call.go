@@ -209,8 +209,8 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 
 // Forward sends any request to a server and returns its result as it is. A
 // tools/call, whose name is the server's own, is subject to the session's rules
-// and hooks, like Call; lists are the server's own, with what rules hide. An
-// error the server answered with is an *RPCError. If params has a progress
+// and hooks, like Call; a tools/list has what the session offers of it, other
+// lists are the server's own, with what rules hide. An error the server answered with is an *RPCError. If params has a progress
 // token, progress goes to Client.Progress. A result of a tool that is longer than
 // the settings allow (limits.resultChars) is shortened, and says where the whole
 // is; without such a setting none is.
@@ -223,6 +223,12 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 	case "tools/call":
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		return json.RawMessage(`{}`), s.keep(ctx, server, method, params)
+	case "tools/list":
+		raw, err := s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: s.passOn(ctx, server, meta)})
+		if err != nil {
+			return nil, err
+		}
+		return s.listed(server, params, raw)
 	default:
 		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: s.passOn(ctx, server, meta)})
 	}

@@ -160,9 +160,16 @@ func (s *Session) asksForLog(server string) bool {
 
 // wantsLog reports whether a log message is for the session.
 func (s *Session) wantsLog(server string, params []byte) bool {
-	wanted, said := s.logLevel(server)
 	level, _ := wire.StringMember(params, "level")
-	return !said || slices.Index(wire.LogLevels(), level) >= wanted
+	takes, _ := s.TakesLog(server, level)
+	return takes
+}
+
+// TakesLog reports whether a log message of that level about a server is for the
+// session, and whether it has asked for any.
+func (s *Session) TakesLog(server, level string) (takes, asked bool) {
+	wanted, said := s.logLevel(server)
+	return !said || slices.Index(wire.LogLevels(), level) >= wanted, said
 }
 
 // askAgain asks for what lasts on connections that the session did not use

@@ -157,9 +157,13 @@ type Host struct {
 
 	pinsMu      sync.Mutex // guards the pins
 	pins        policy.Pins
-	pinsUnsaved []learned     // what of them is to be saved soon
-	pinsDamaged bool          // they cannot be read
-	pinsSeq     atomic.Uint64 // grows when other definitions are accepted
+	pinsUnsaved []learned // what of them is to be saved soon
+	pinsDamaged bool      // they cannot be read
+
+	pinsUnwritable error             // why they could not be saved; nil if they could
+	pinsTimer      *time.Timer       // saves them; nil if there is nothing to wait for
+	pinsTold       map[toldPins]bool // what was logged of differences
+	pinsSeq        atomic.Uint64     // grows when other definitions are accepted
 
 	asking     atomic.Int64  // questions of servers that functions of the program answer
 	departures atomic.Uint64 // of flights

@@ -32,7 +32,7 @@ func pinnedServer(t *testing.T) (c *computer, says *atomic.Value) {
 		}
 	}))
 	t.Cleanup(web.Close)
-	c.declare(map[string]config.Server{"web": {Type: config.HTTP, URL: web.URL}})
+	c.declare(map[string]config.Server{"web": {Type: config.HTTP, URL: web.URL, Pin: config.PinStrict}})
 	return c, says
 }
 
@@ -69,10 +69,8 @@ func TestChangeDuringReconnect(t *testing.T) {
 	if err := callPinned(t, s); kindOf(err) != patchbay.KindDenied {
 		t.Errorf("after a reconnect: %v", err)
 	}
-	for _, tool := range s.Tools() {
-		if !tool.Changed {
-			t.Errorf("%s is not shown as changed", tool.Name)
-		}
+	if held := s.HeldTools(); len(held) != 1 || len(s.Tools()) != 0 {
+		t.Errorf("held back: %v, listed: %v", held, s.Tools())
 	}
 }
 
@@ -165,5 +163,55 @@ func TestDamagedPins(t *testing.T) {
 	}
 	if err := callPinned(t, s); err != nil {
 		t.Errorf("with the file moved away: %v", err)
+	}
+}
+
+// What was first seen holds as long as the host lives, also if it cannot be
+// saved.
+func TestPinsThatCannotBeSaved(t *testing.T) {
+	c, says := pinnedServer(t)
+	locks := filepath.Join(c.home, ".local", "state", "patchbay", "locks")
+	c.write(locks, "no directory")
+	h := c.open()
+	s := anyone(t, h)
+	if _, failed := s.Load(t.Context()); len(failed) > 0 {
+		t.Fatal(failed)
+	}
+	for range 2 {
+		if err := h.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says.Store("two")
+	if err := h.Reconnect(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if err := callPinned(t, s); kindOf(err) != patchbay.KindDenied {
+		t.Fatalf("a changed tool: %v", err)
+	}
+	if problems := h.Snapshot().Problems; len(problems) != 1 || !strings.Contains(problems[0].Message, "pins cannot be saved") {
+		t.Errorf("problems: %v", problems)
+	}
+	changes, err := h.ToolChanges(t.Context(), "web")
+	if err != nil || len(changes) != 1 {
+		t.Fatalf("%+v, %v", changes, err)
+	}
+	if _, err := h.AcceptTools(t.Context(), "web", changes); err == nil {
+		t.Error("accepted, but not saved")
+	}
+	if err := callPinned(t, s); kindOf(err) != patchbay.KindDenied {
+		t.Errorf("after it could not be accepted: %v", err)
+	}
+	if err := os.Remove(locks); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if problems := h.Snapshot().Problems; len(problems) != 0 {
+		t.Errorf("once it can be saved: %v", problems)
+	}
+	if err := callPinned(t, s); kindOf(err) != patchbay.KindDenied {
+		t.Errorf("once the first is saved: %v", err)
 	}
 }

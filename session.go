@@ -83,7 +83,8 @@ type view struct {
 	selects  string     // all of its options that a tool set is made by, as one text: equal ones share a set
 	building sync.Mutex // held while the tool set is made anew
 	set      atomic.Pointer[toolSet]
-	upTo     atomic.Uint64 // one more than the number of the host's last change that set takes in; 0 if there is no set
+	upTo     atomic.Uint64            // one more than the number of the host's last change that set takes in; 0 if there is no set
+	held     atomic.Pointer[heldLive] // of the last list that a server was asked for
 }
 
 // NewSession opens a session. Rules that cannot be understood deny what they
@@ -264,13 +265,13 @@ func (s *Session) Why(name string) (Tool, Decision, error) {
 		t = hidden
 	}
 	if t.Changed && t.decision.Effect != Deny {
-		return t.Tool, Decision{Effect: Deny, Reason: "tool_changed: its definition is not the one that was accepted; see patchbay approve --tools " + t.Server}, nil
+		return t.Tool, Decision{Effect: Deny, Reason: "tool_changed: its definition is none that was accepted; see patchbay approve --tools " + t.Server}, nil
 	}
 	return t.Tool, t.decision, nil
 }
 
 func toolChanged(t Tool) error {
-	return errorf(KindDenied, "tool_changed: the definition of %s is not the one that was accepted.", t.Name).
+	return errorf(KindDenied, "tool_changed: the definition of %s is none that was accepted.", t.Name).
 		hint("Run patchbay approve --tools %s to see what changed and accept it.", t.Server)
 }
 

@@ -56,6 +56,7 @@ type ServerStatus struct {
 	Counts       *Counts         `json:"counts,omitempty"`       // what it offers, once that is known
 	Tools        []ToolInfo      `json:"tools,omitempty"`        // of those the tools, in the server's order; not to be changed
 	Cached       bool            `json:"cached,omitempty"`       // known from an earlier connection
+	Pins         *PinStatus      `json:"pins,omitempty"`         // what of it is not as it was accepted; nil if all is
 	NextRetry    *time.Time      `json:"nextRetry,omitempty"`
 	Challenge    *Challenge      `json:"challenge,omitempty"` // what a server wants that needs authentication
 	Restarts     int             `json:"restarts,omitempty"`
@@ -134,16 +135,17 @@ func (h *Host) Servers() []ServerStatus { return h.Snapshot().Servers }
 // connections are.
 func (h *Host) Snapshot() Snapshot {
 	seq := h.news.number() // first: the snapshot may know more than that, but not less
-	snap := h.reading.Load().snap
+	r, kinds := h.reading.Load(), h.kinds()
+	snap := r.snap
 	snap.Seq, snap.Servers = seq, slices.Clone(snap.Servers)
 	for i := range snap.Servers {
-		h.addConnection(&snap.Servers[i])
+		h.addConnection(r, &snap.Servers[i], kinds)
 	}
 	return snap
 }
 
-// addConnection adds what the connection of a declaration knows, if it has one.
-func (h *Host) addConnection(st *ServerStatus) {
+// addConnection adds what the connections of a declaration know, if it has any.
+func (h *Host) addConnection(r *reading, st *ServerStatus, kinds []conn.Profile) {
 	if !st.InForce || st.Skip != "" {
 		return
 	}
@@ -153,15 +155,17 @@ func (h *Host) addConnection(st *ServerStatus) {
 		if catalog != nil {
 			st.Tools = h.toolInfos(st.Name, catalog)
 		}
+		h.addPins(r, st, kinds)
 	}
 }
 
 // Server returns the declaration that stands for a name, or for the name as its
 // file spells it.
 func (h *Host) Server(name string) (ServerStatus, error) {
-	found, err := h.reading.Load().find(name)
+	r := h.reading.Load()
+	found, err := r.find(name)
 	st := *found
-	h.addConnection(&st)
+	h.addConnection(r, &st, h.kinds())
 	return st, err
 }
 

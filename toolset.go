@@ -423,6 +423,7 @@ type knownTools struct {
 	catalog *conn.Catalog
 	pins    uint64 // generation
 
+	pinned PinStatus
 	tools  []Tool
 	ruled  []*policy.Tool // the same, by every rendering of their names
 	byName map[string]int
@@ -445,10 +446,16 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 		return known
 	}
 	known = &knownTools{reading: r, catalog: c, pins: pins, byName: make(map[string]int, len(c.Tools))}
-	changed := h.changedTools(st, c)
+	known.pinned = h.pinned(st, c)
+	held := map[string]bool{}
+	if known.pinned.Mode == config.PinStrict {
+		for _, name := range slices.Concat(known.pinned.Changed, known.pinned.New) {
+			held[name] = true
+		}
+	}
 	for _, def := range c.Tools {
 		name, _ := wire.StringMember(def, "name")
-		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: slices.Contains(changed, name), provider: st.Origin.Provider, alwaysLoad: toolRule(st.Server, name).AlwaysLoad}
+		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: held[name], provider: st.Origin.Provider, alwaysLoad: toolRule(st.Server, name).AlwaysLoad}
 		known.byName[name] = len(known.tools)
 		known.tools, known.ruled = append(known.tools, t), append(known.ruled, policy.NewTool(st.Name, name, bridge.Renderings(t.ref())))
 	}

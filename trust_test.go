@@ -139,7 +139,7 @@ func TestChangedToolIsHeldBack(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	c.write(filepath.Join(c.home, ".config", "patchbay", "mcp.json"), fmt.Sprintf(`{"mcpServers": {"s": {"type": "http", "url": %q}}}`, server.URL))
+	c.write(filepath.Join(c.home, ".config", "patchbay", "mcp.json"), fmt.Sprintf(`{"mcpServers": {"s": {"type": "http", "url": %q, "pin": "strict"}}}`, server.URL))
 
 	call := func(connect bool) (*patchbay.Host, error) {
 		t.Helper()

@@ -97,8 +97,8 @@ func (s Server) ConnectionKey() string {
 type Pin string
 
 const (
-	PinStrict Pin = "strict" // the tool is not callable until the change is accepted
-	PinWarn   Pin = "warn"   // the change is reported
+	PinStrict Pin = "strict" // what is new or changed is held back until it is accepted
+	PinWarn   Pin = "warn"   // what changed is passed on and reported
 	PinOff    Pin = "off"    // definitions are not remembered
 )
 

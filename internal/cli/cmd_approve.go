@@ -26,12 +26,13 @@ project can give or widen one.
 With --hooks, do the same for the hooks in this project's settings: the commands
 that run around calls of tools.
 
-With --tools, connect to a server and show how the definitions of its tools
-differ from those that were accepted, and accept them as they are now. Until
-then a changed tool cannot be called.`,
+With --tools, connect to a server and show how the definitions of its tools and
+its instructions differ from those that were accepted, and accept them as they
+are now. Until then what is new or changed of a project's server is held back:
+agents do not see it, and it cannot be called.`,
 		Example: `  patchbay approve files
   patchbay approve files --yes     for scripts: prints what it approves
-  patchbay approve --tools files   accept changed tools
+  patchbay approve --tools files   accept new and changed tools
   patchbay approve --hooks         let the project's hooks run`,
 		Args: namesUnless(&hooks, "hooks"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,14 +131,21 @@ func (a *app) approveTools(ctx context.Context, c *control.Client, name string, 
 	}
 	if !yes || !a.quiet { // as in approve
 		for _, ch := range changes {
+			what := config.Escape(ch.Tool) + " changed"
+			switch {
+			case ch.Instructions:
+				what = "The instructions changed"
+			case ch.New:
+				what = config.Escape(ch.Tool) + " is new"
+			}
 			// The host made the diff safe to print.
-			fmt.Fprintf(a.env.Stderr, "%s changed:\n%s\n", config.Escape(ch.Tool), ch.Diff)
+			fmt.Fprintf(a.env.Stderr, "%s:\n%s\n", what, ch.Diff)
 		}
 	}
 	if !yes {
 		if !a.env.Interactive {
 			return patchbay.Change{}, &patchbay.Error{
-				Kind: patchbay.KindDenied, Message: fmt.Sprintf("%s of %q changed, and there is no terminal to ask on.", count(len(changes), "tool", "tools"), s.Name),
+				Kind: patchbay.KindDenied, Message: fmt.Sprintf("%q offers what was not accepted, and there is no terminal to ask on.", s.Name),
 				Hint: "After reading what is shown above, run `patchbay approve --tools " + s.Name + " --yes`.",
 			}
 		}

@@ -150,6 +150,8 @@ func toolCount(s patchbay.ServerStatus) cell {
 	switch {
 	case s.Counts == nil:
 		return cell{"-", dim}
+	case s.Pins.Held() > 0:
+		return cell{fmt.Sprintf("%d, %d held", s.Counts.Tools, s.Pins.Held()), yellow}
 	case s.Cached:
 		return cell{fmt.Sprintf("%d cached", s.Counts.Tools), dim}
 	}
@@ -170,7 +172,11 @@ func (p *printer) sourceTable(servers []patchbay.ServerStatus) {
 func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 	wrong := 0
 	var approvals []string
+	var unaccepted []string
 	for _, s := range snap.Servers {
+		if s.Pins != nil {
+			unaccepted = append(unaccepted, s.Name)
+		}
 		if s.State == config.NeedsApproval && s.ShadowedBy == nil && s.Skip == "" {
 			approvals = append(approvals, s.Name)
 		}
@@ -181,13 +187,16 @@ func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 		}
 	}
 	hooks := snap.Hooks != nil && snap.Hooks.State == config.NeedsApproval
-	if len(approvals)+hidden+wrong > 0 || hooks {
+	if len(approvals)+len(unaccepted)+hidden+wrong > 0 || hooks {
 		p.line("")
 	}
 	if len(approvals) > 0 {
 		slices.Sort(approvals)
 		approvals = slices.Compact(approvals)
 		p.line("%s approval before use: patchbay approve %s", count(len(approvals), "server needs", "servers need"), approvals[0])
+	}
+	if len(unaccepted) > 0 {
+		p.line("%s not as you accepted: patchbay approve --tools %s", count(len(unaccepted), "server offers what is", "servers offer what is"), shellName(unaccepted[0]))
 	}
 	if hooks {
 		p.line("The project's hooks need approval before they run: patchbay approve --hooks")

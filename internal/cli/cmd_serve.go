@@ -368,6 +368,9 @@ func needOf(st patchbay.ServerStatus) (string, bool) {
 	case config.Failed:
 		return name + " failed: " + strings.TrimSuffix(st.Reason, ".") + "; see patchbay test " + name, true
 	}
+	if st.Pins != nil {
+		return name + ": " + st.Pins.String() + "; see patchbay approve --tools " + name, true
+	}
 	return "", false
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay"
 )
@@ -38,7 +40,11 @@ func (c *Client) Tools(ctx context.Context) (t []patchbay.Tool, err error) {
 	return t, c.call(ctx, "GET", "/v1/tools", nil, &t)
 }
 
-func tools(s *patchbay.Session, _ *http.Request) (any, error) { return s.Tools(), nil }
+func tools(s *patchbay.Session, _ *http.Request) (any, error) {
+	all := append(s.Tools(), s.HeldTools()...) // people want to know of those, too
+	slices.SortStableFunc(all, func(a, b patchbay.Tool) int { return strings.Compare(a.Server, b.Server) })
+	return all, nil
+}
 
 // Explanation is what would happen to a call of a tool, and why.
 type Explanation struct {

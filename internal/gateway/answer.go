@@ -76,12 +76,7 @@ func (c *client) pass(ctx context.Context, s *patchbay.Session, r *wire.Request)
 	case "tools/call":
 		return result(s.Forward(ctx, server, r.Method, r.Params))
 	case "tools/list":
-		raw, err := s.Forward(ctx, server, r.Method, r.Params)
-		if err != nil {
-			return nil, refusal(err)
-		}
-		list, err := c.withoutHidden(raw)
-		return private(list), err
+		defer c.tellUnaccepted(ctx, r)
 	case "resources/subscribe":
 		return emptyResult, refusal(c.subscribe(ctx, member(r.Params, "uri")))
 	case "resources/unsubscribe":
@@ -107,6 +102,9 @@ func (c *client) answer(ctx context.Context, s *patchbay.Session, r *wire.Reques
 	case "tools/call":
 		return c.callTool(ctx, s, r)
 	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		if r.Method == "tools/list" {
+			defer c.tellUnaccepted(ctx, r)
+		}
 		return c.list(ctx, r.Method, r.Params)
 	case "prompts/get":
 		p, err := c.prompt(ctx, member(r.Params, "name"))

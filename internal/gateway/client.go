@@ -27,6 +27,8 @@ type client struct {
 	watched map[string]watched         // resources it has subscribed to, by the URI it knows
 	tasks   tasks
 
+	unaccepted string // what it was last told of definitions that nobody accepted
+
 	deaf atomic.Bool // it did not take what it was told in time
 }
 

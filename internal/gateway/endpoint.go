@@ -85,12 +85,16 @@ func (g *Gateway) info() json.RawMessage {
 // describe tells a client what is here: of one server what that says of itself,
 // of several what they want a model to know.
 func (ep *endpoint) describe(ctx context.Context, sess *wire.Session) (*wire.Description, error) {
+	c, done, err := ep.client(sess)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var d *wire.Description
-	var err error
 	if ep.single == "" {
-		d, err = wire.NewDescription(ep.gateway.info(), json.RawMessage(capabilities), ep.instructions())
+		d, err = wire.NewDescription(ep.gateway.info(), json.RawMessage(capabilities), c.instructions())
 	} else {
-		d, err = ep.describeSingle(ctx)
+		d, err = c.describeSingle(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -101,8 +105,8 @@ func (ep *endpoint) describe(ctx context.Context, sess *wire.Session) (*wire.Des
 
 // describeSingle presents the one server. One that nobody has seen yet is
 // connected first; of others the last that is known is told.
-func (ep *endpoint) describeSingle(ctx context.Context) (*wire.Description, error) {
-	h := ep.gateway.host
+func (c *client) describeSingle(ctx context.Context) (*wire.Description, error) {
+	ep, h := c.ep, c.ep.gateway.host
 	st, err := h.Server(ep.single)
 	if err == nil && st.ServerInfo == nil {
 		if err = h.Connect(ctx, ep.single); err == nil {
@@ -116,7 +120,11 @@ func (ep *endpoint) describeSingle(ctx context.Context) (*wire.Description, erro
 	if info == nil { // a modern server need not say
 		info, _ = json.Marshal(map[string]string{"name": st.Name, "version": ""}) // strings always marshal
 	}
-	return wire.NewDescription(info, st.Capabilities, st.Instructions)
+	instructions := ""
+	for _, is := range c.session.Instructions() {
+		instructions = is.Text // it has no other server
+	}
+	return wire.NewDescription(info, st.Capabilities, instructions)
 }
 
 // servers are those of an endpoint of several, nil if it has all there are. A
@@ -131,21 +139,18 @@ func (ep *endpoint) servers() []string {
 
 const maxInstructions = 32 << 10 // of all servers together, in bytes
 
-// instructions are those of all servers, each under its name.
-func (ep *endpoint) instructions() string {
+// instructions are those of all servers that the client is offered anything of,
+// each under its name.
+func (c *client) instructions() string {
 	var all strings.Builder
-	servers := ep.servers()
-	for _, st := range ep.gateway.host.Servers() {
-		if !st.InForce || st.Instructions == "" || servers != nil && !slices.Contains(servers, st.Name) {
-			continue
-		}
-		if all.Len()+len(st.Instructions) > maxInstructions {
+	for _, is := range c.session.Instructions() {
+		if all.Len()+len(is.Text) > maxInstructions {
 			continue
 		}
 		if all.Len() > 0 {
 			all.WriteString("\n\n")
 		}
-		fmt.Fprintf(&all, "# %s\n\n%s", st.Name, strings.TrimSpace(st.Instructions))
+		fmt.Fprintf(&all, "# %s\n\n%s", is.Server, strings.TrimSpace(is.Text))
 	}
 	return all.String()
 }

@@ -3,6 +3,10 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -131,26 +135,42 @@ func page(items []item, member, key, cursor string) (json.RawMessage, error) {
 // cursorOf names an entry, of whichever server.
 func cursorOf(it item) string { return it.server + "/" + it.name }
 
-// withoutHidden takes the tools that rules hide out of a server's own list.
-func (c *client) withoutHidden(list json.RawMessage) (json.RawMessage, error) {
-	tools, ok := wire.Member(list, "tools")
-	if !ok {
-		return list, nil
-	}
-	kept, hides := []byte{'['}, false
-	for def := range wire.Elements(tools) {
-		name, _ := wire.StringMember(def, "name")
-		if _, err := c.session.FindOwn(c.ep.single, name); err != nil {
-			hides = true
-			continue
+// tellUnaccepted tells a client that lists tools what of them is not as it was
+// accepted, once, if it takes log messages: otherwise tools would be missing and
+// nobody would know why.
+func (c *client) tellUnaccepted(ctx context.Context, r *wire.Request) {
+	all := c.session.Unaccepted()
+	said := make([]string, 0, len(all))
+	for _, server := range slices.Sorted(maps.Keys(all)) {
+		if c.takesLog(r, server) {
+			said = append(said, fmt.Sprintf("%s: %s. Run: patchbay approve --tools %s", server, all[server], server))
 		}
-		if len(kept) > 1 {
-			kept = append(kept, ',')
+	}
+	text := strings.Join(said, "\n")
+	c.mu.Lock()
+	news := text != c.unaccepted
+	c.unaccepted = text
+	c.mu.Unlock()
+	if text == "" || !news {
+		return
+	}
+	params := wire.AppendString([]byte(`{"level":"warning","logger":"patchbay","data":`), text)
+	_ = c.tell(ctx, "notifications/message", append(params, '}')) // one that is gone needs no list either
+}
+
+// takesLog reports whether a client takes warnings about a server: of the modern
+// era one that asks for them, of the legacy one also one that has not said, of a
+// server that is said to log.
+func (c *client) takesLog(r *wire.Request, server string) bool {
+	takes, asked := c.session.TakesLog(server, "warning")
+	if r.Session.Era == wire.Modern {
+		return takes && asked
+	}
+	if c.ep.single != "" {
+		st, err := c.ep.gateway.host.Server(server)
+		if _, logs := wire.Member(st.Capabilities, "logging"); err != nil || !logs {
+			return false
 		}
-		kept = append(kept, def...)
 	}
-	if !hides {
-		return list, nil
-	}
-	return wire.SetMember(list, append(kept, ']'), "tools")
+	return takes
 }

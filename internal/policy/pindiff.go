@@ -25,20 +25,39 @@ const (
 // changed.
 func (p Pins) Diff(server string, definition json.RawMessage) string {
 	d := readDefinition(definition)
-	was, known := p.servers[server][d.name]
-	label, before, after := quoted(d.name), "", string(definition)+"\n"
+	after := string(definition) + "\n"
 	if d.pinned != nil {
 		after = pretty(d.pinned)
 	}
-	oldLabel, note := label+" was not known", ""
+	was, known := p.servers[server][d.name]
+	if known && was.Digest == d.digest {
+		return ""
+	}
+	return difference(quoted(d.name), was, known, after)
+}
+
+// DiffInstructions is Diff for the instructions of a server.
+func (p Pins) DiffInstructions(server, text string) string {
+	was, known := p.instructions[server]
+	if known && was.Digest == DigestInstructions(text) {
+		return ""
+	}
+	if text == "" {
+		return difference("instructions", was, known, "")
+	}
+	raw, _ := json.Marshal(text) // texts always marshal
+	return difference("instructions", was, known, pretty(raw))
+}
+
+// difference renders what changed between what is remembered and what is now.
+func difference(label string, was PinnedTool, known bool, after string) string {
+	oldLabel, before, note := label+" was not known", "", ""
 	if known {
-		if was.Digest == d.digest {
-			return ""
-		}
 		oldLabel = label + " since " + was.Since.Format(time.DateOnly)
-		if was.Definition != nil {
+		switch {
+		case was.Definition != nil:
 			before = pretty(was.Definition)
-		} else {
+		case was.Digest != DigestInstructions(""):
 			note = "How it differs is not known, as only its digest was kept. This is what it is now:\n"
 		}
 	}
