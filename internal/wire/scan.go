@@ -80,6 +80,10 @@ type scanner struct {
 	fault       fault
 	offset      int // of the fault
 
+	place    place // of the value that is scanned next
+	odd      odd   // what was found in places that are looked at more closely
+	distinct bool  // no two names anywhere may differ only in their case
+
 	// The names, innermost last, are in few until that is full, then in many.
 	names   int
 	few     [64]span
@@ -104,6 +108,7 @@ const (
 	objectNotEnded
 	arrayNotEnded
 	duplicateName
+	alikeNames
 	tooDeep
 	noDigit
 	controlCharacter
@@ -124,6 +129,7 @@ func (f fault) String() string {
 		objectNotEnded:   "expected a comma or the end of the object",
 		arrayNotEnded:    "expected a comma or the end of the array",
 		duplicateName:    "a member name occurs twice in an object",
+		alikeNames:       "two member names of an object differ only in their case",
 		tooDeep:          "nested too deeply",
 		noDigit:          "expected a digit",
 		controlCharacter: "control character in a string",
@@ -172,6 +178,7 @@ func (s *scanner) value(i, depth int) int {
 	case '{':
 		return s.object(i, depth+1, nil)
 	case '[':
+		s.place = elsewhere
 		return s.array(i, depth+1)
 	case 't':
 		return s.literal(i, "true")
@@ -204,6 +211,8 @@ func (s *scanner) object(i, depth int, env *envelope) int {
 	if depth > s.maxDepth {
 		return s.fail(i, tooDeep)
 	}
+	place := s.place
+	s.place = elsewhere
 	names, decoded := s.names, len(s.decoded)
 	i = s.space(i + 1)
 	if s.at(i, '}') {
@@ -225,6 +234,12 @@ func (s *scanner) object(i, depth int, env *envelope) int {
 			return s.fail(i, noColon)
 		}
 		start := s.space(i + 1)
+		if place != elsewhere {
+			if place.misspells(name) {
+				s.odd.note(place)
+			}
+			s.place = place.inside(name)
+		}
 		if env != nil && env.isAnswer(name) {
 			i = s.answer(start)
 		} else {
@@ -233,6 +248,7 @@ func (s *scanner) object(i, depth int, env *envelope) int {
 		if i < 0 {
 			return -1
 		}
+		s.place = elsewhere // which a value that is no object has left
 		if env != nil && !env.member(name, span{uint32(start), uint32(i)}) {
 			return s.fail(i, duplicateName)
 		}
@@ -243,6 +259,12 @@ func (s *scanner) object(i, depth int, env *envelope) int {
 		case s.at(i, '}'):
 			if !s.loose && !s.unique(names) {
 				return s.fail(i, duplicateName)
+			}
+			if place != elsewhere && s.alike(names) {
+				s.odd.note(place)
+			}
+			if s.distinct && (s.alike(names) || s.cut(names)) {
+				return s.fail(i, alikeNames)
 			}
 			s.names, s.decoded = names, s.decoded[:decoded]
 			return i + 1
@@ -305,15 +327,19 @@ func (s *scanner) name(p span) []byte {
 	return s.data[p.start:p.end]
 }
 
+// open returns the names from base on, in any order.
+func (s *scanner) open(base int) []span {
+	if s.names > len(s.few) {
+		return s.many[base:s.names]
+	}
+	return s.few[base:s.names]
+}
+
 // unique reports whether no two names from base on are the same. Small objects
 // are compared pair by pair; large ones are sorted first, so that a hostile
 // object of a hundred thousand members costs no more than its share.
 func (s *scanner) unique(base int) bool {
-	names := s.few[:]
-	if s.names > len(s.few) {
-		names = s.many
-	}
-	names = names[base:s.names]
+	names := s.open(base)
 	if len(names) > 16 {
 		slices.SortFunc(names, func(a, b span) int { return bytes.Compare(s.name(a), s.name(b)) })
 		for i := 1; i < len(names); i++ {
