@@ -83,9 +83,7 @@ func (r *Result) ForModel() (ModelResult, error) {
 
 // Call calls a tool under the session's rules. A tool that fails answers with a
 // result that says so; an error means that the tool could not be called, or
-// that its answer never came. The server may be silent for 30 seconds
-// (limits.callTimeout of the settings), which progress renews for up to ten
-// minutes; if its entry has a timeout, that is the whole limit.
+// that its answer never came.
 func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	t, err := s.find(ctx, c.Tool)
 	if err != nil {
@@ -96,7 +94,7 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.callTool(s.host.own(ctx), t, params, c.Meta, s.protectProgress(c.Progress))
+	raw, err := s.callTool(ctx, t, params, c.Meta, s.protectProgress(c.Progress))
 	if err != nil {
 		return nil, err
 	}
@@ -110,17 +108,18 @@ func (c Call) params(t *offered) (json.RawMessage, error) {
 			return nil, errorf(KindConfigInvalid, "The arguments of %s must be a JSON object.", t.Name)
 		}
 	}
-	params := make([]byte, 0, len(t.Tool.Tool)+len(c.Arguments)+len(c.Meta)+48)
+	params := make(json.RawMessage, 0, len(t.Tool.Tool)+len(c.Arguments)+len(c.Meta)+48)
 	params = wire.AppendString(append(params, `{"name":`...), t.Tool.Tool)
 	params = append(params, `,"arguments":`...)
 	if len(c.Arguments) == 0 {
 		params = append(params, `{}`...)
 	}
 	params = append(params, c.Arguments...)
-	if len(c.Meta) > 0 {
-		params = append(append(params, `,"_meta":`...), c.Meta...)
+	if len(c.Meta) == 0 {
+		return append(params, '}'), nil
 	}
-	return append(params, '}'), nil
+	params = append(append(append(params, `,"_meta":`...), c.Meta...), '}')
+	return params, checkRequest("tools/call", params)
 }
 
 // callTool makes a tools/call with params whose name is the tool's own, if the
@@ -158,6 +157,9 @@ func (s *Session) callPermitted(ctx context.Context, t *offered, params json.Raw
 	}
 	if decision.Effect == Ask {
 		arguments, _ := wire.Member(params, "arguments")
+		if err := distinct(arguments); err != nil {
+			return nil, errorf(KindDenied, "%s was not permitted: %v", t.Name, err)
+		}
 		if err := s.consent(ctx, t.Tool, decision, arguments); err != nil {
 			return nil, err
 		}
@@ -212,13 +214,16 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 // Forward sends any request to a server and returns its result as it is. A
 // tools/call, whose name is the server's own, is subject to the session's rules
 // and hooks, like Call; a tools/list has what the session offers of it, other
-// lists are the server's own, with what rules hide. An error the server answered with is an *RPCError. If params has a progress
+// lists are the server's own, with what rules hide. An error the server answered
+// with is an *RPCError. What some server might read as another request than the
+// one that is judged is not sent: params with two spellings of a member, or a
+// method that differs from one of the protocol's in its case, which is an
+// *RPCError too. If params has a progress
 // token, progress goes to Client.Progress. A result of a tool that is longer than
 // the settings allow (limits.resultChars) is shortened, and says where the whole
-// is; without such a setting none is. It takes as long as ctx lasts, unless the
-// server's entry has a timeout.
+// is; without such a setting none is.
 func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := checkParams(method, params); err != nil {
+	if err := checkRequest(method, params); err != nil {
 		return nil, err
 	}
 	meta, _ := wire.Member(params, "_meta")
@@ -272,8 +277,16 @@ func (s *Session) limited(t *offered, raw json.RawMessage) json.RawMessage {
 	return bridge.WithText(raw, bridge.Shorten(text, limit, savedTo), limit)
 }
 
-// ForwardNotification sends a notification to a server, if it is connected.
+// ForwardNotification sends a notification to a server, if it is connected. Those
+// of the protocol that are about a connection, such as notifications/cancelled,
+// are sent by the connection itself, which others may share: they are refused.
 func (s *Session) ForwardNotification(ctx context.Context, server, method string, params json.RawMessage) error {
+	if wire.OfConnection(method) && method != "notifications/progress" {
+		return errorf(KindDenied, "%s is not passed on: it is for whoever owns the connection to say.", method)
+	}
+	if err := checkRequest(method, params); err != nil {
+		return err
+	}
 	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return err
@@ -284,7 +297,7 @@ func (s *Session) ForwardNotification(ctx context.Context, server, method string
 // ForwardCall is Forward for a tools/call whose name is any rendering of a tool's
 // that means one tool, which it returns.
 func (s *Session) ForwardCall(ctx context.Context, params json.RawMessage) (Tool, json.RawMessage, error) {
-	if err := checkParams("tools/call", params); err != nil {
+	if err := checkRequest("tools/call", params); err != nil {
 		return Tool{}, nil, err
 	}
 	name, _ := wire.StringMember(params, "name")
@@ -302,11 +315,17 @@ func (s *Session) ForwardCall(ctx context.Context, params json.RawMessage) (Tool
 	return t.Tool, raw, err
 }
 
-// checkParams says what is wrong with the params of a request, which go to a
-// server as they are.
-func checkParams(method string, params json.RawMessage) error {
-	if len(params) > 0 && (wire.Valid(params, wire.Limits{}) != nil || !wire.IsObject(params)) {
-		return errorf(KindConfigInvalid, "The params of %s must be a JSON object.", method)
+// checkRequest says what is wrong with a request or notification, whose params
+// go to a server as they are.
+func checkRequest(method string, params json.RawMessage) error {
+	if method != "tools/call" && wire.Mistakable(method) {
+		return wire.MethodNotFound(method)
+	}
+	if len(params) == 0 {
+		return nil
+	}
+	if err := wire.ValidParams(method, params, wire.Limits{}); err != nil {
+		return errorf(KindConfigInvalid, "The params of %s must be a JSON object that every server reads alike: %v.", method, err)
 	}
 	return nil
 }
@@ -365,7 +384,6 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 		}
 	}
 	c.Tag = f
-	limit(ctx, sv, &c)
 	raw, err := sv.CallListed(ctx, c, accept)
 	for errors.Is(err, conn.ErrReleased) && s.kind.Load() != kind { // the session has moved before it was sent
 		kind = s.kind.Load()
@@ -405,17 +423,13 @@ func callError(server string, err error) error {
 	}
 	out := errorf(Kind(e.Kind), "%s: %v", server, e.Err)
 	out.RetrySafe, out.cause = e.RetrySafe, err
-	hint := "The call may have been carried out; look before trying again."
 	switch {
 	case out.Kind == KindAuthUnavailable:
 		return out.hint("Check your authentication credentials.")
 	case out.RetrySafe:
-		hint = "It is safe to try again."
+		return out.hint("It is safe to try again.")
 	}
-	if _, limited := errors.AsType[*wire.TimeoutError](err); limited {
-		hint += " Its entry can allow more: \"timeout\", in milliseconds."
-	}
-	return out.hint("%s", hint)
+	return out.hint("The call may have been carried out; look before trying again.")
 }
 
 // ErrorText renders an error of a call the way a model is told, with what there

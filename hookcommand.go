@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -92,6 +93,11 @@ func (c *commandHooks) hooks() *Hooks {
 }
 
 func (c *commandHooks) beforeCall(ctx context.Context, call *HookCall) error {
+	if c.about(config.PreToolUse, call.names) {
+		if err := distinct(call.Arguments); err != nil {
+			return err
+		}
+	}
 	input := func() hookInput { return c.callInput(call) }
 	return c.each(ctx, config.PreToolUse, call.names, input, func(h *hookCommand, a hookAnswer) bool {
 		if a.arguments != nil {
@@ -162,6 +168,11 @@ func (c *commandHooks) notification(ctx context.Context, n HookNotification) {
 
 // serverNames are those that a matcher may have for a server.
 func serverNames(server string) []string { return []string{server, serverMatch(server)} }
+
+// about reports whether a command of an event is about what has one of the names.
+func (c *commandHooks) about(event config.HookEvent, names []string) bool {
+	return slices.ContainsFunc(c.groups[event], func(g commandGroup) bool { return g.about.Fits(names...) })
+}
 
 // each runs the commands of an event that are about what has one of the names,
 // in their order, as long as goOn says so. The error is that one of them blocks.

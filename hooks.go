@@ -64,6 +64,21 @@ type HookNotification struct {
 // ElicitationComplete is the type of a HookNotification.
 const ElicitationComplete = "elicitation_complete"
 
+// looking returns hooks of a program, which look at the arguments of every call.
+func (h *Hooks) looking() *Hooks {
+	if h == nil || h.BeforeCall == nil {
+		return h
+	}
+	looking := *h
+	looking.BeforeCall = func(ctx context.Context, c *HookCall) error {
+		if err := distinct(c.Arguments); err != nil {
+			return err
+		}
+		return h.BeforeCall(ctx, c)
+	}
+	return &looking
+}
+
 // around puts hooks around others. Either may be nil.
 func (outer *Hooks) around(inner *Hooks) *Hooks {
 	switch {
@@ -194,6 +209,15 @@ func (c *HookCall) decide(before Decision, r *CallRecord) Decision {
 		r.Decision, r.Rule, r.Source = c.Permission, "", "hook"
 	}
 	return Decision{Effect: c.Permission, Reason: orElse(c.Reason, "a hook says so")}
+}
+
+// distinct says why arguments are not what whoever decides by them takes them
+// for: some servers read two names that differ only in their case as one.
+func distinct(arguments json.RawMessage) error {
+	if len(arguments) > 0 && wire.ValidDistinct(arguments, wire.Limits{}) != nil {
+		return errors.New("two members of its arguments have names that differ only in their case, which servers read in different ways")
+	}
+	return nil
 }
 
 func orElse(text, otherwise string) string {

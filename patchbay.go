@@ -182,6 +182,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.Hooks = opts.Hooks.looking()
 	pl, err := findPlaces(opts)
 	if err != nil {
 		return nil, err

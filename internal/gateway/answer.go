@@ -248,7 +248,11 @@ func (c *client) complete(ctx context.Context, s *patchbay.Session, r *wire.Requ
 	}
 }
 
-// HandleNotification passes on what a client tells.
+// HandleNotification passes on what a client tells. Of the notifications of the
+// protocol a server gets none as the client sent it: the connection is ours, and
+// others may share it, so what is cancelled or reported there must be the
+// client's own. The wire has taken those that are about its requests; here is
+// progress with what it was asked. What extensions define goes on as it is.
 func (ep *endpoint) HandleNotification(ctx context.Context, n *wire.Notification) {
 	c, done, err := ep.client(n.Session)
 	if err != nil {
@@ -259,6 +263,7 @@ func (ep *endpoint) HandleNotification(ctx context.Context, n *wire.Notification
 	case n.Method == "notifications/initialized": // the connection to each server has its own
 	case n.Method == "notifications/roots/list_changed":
 		c.session.RootsChanged(ctx)
+	case n.Method == "notifications/progress" && !c.reports(n.Params):
 	case ep.single != "":
 		if err := c.session.ForwardNotification(ctx, ep.single, n.Method, n.Params); err != nil {
 			ep.gateway.log.Debug("notification", "method", n.Method, "error", err)

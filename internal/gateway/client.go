@@ -26,6 +26,7 @@ type client struct {
 	reach   map[*wire.Session][]string // the ways to it outside of requests; of modern ones the resources whose updates it wants
 	watched map[string]watched         // resources it has subscribed to, by the URI it knows
 	tasks   tasks
+	asking  map[string]int // progress tokens of the questions that it has not answered, and how many have each
 
 	unaccepted string // what it was last told of definitions that nobody accepted
 
@@ -141,6 +142,10 @@ func declared(sess *wire.Session) json.RawMessage {
 // ask asks the client: within the request that made a server ask, or, where that
 // cannot be told, outside of any, which only legacy clients allow.
 func (c *client) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if token, ok := wire.Member(params, "_meta", wire.MetaProgressToken); ok {
+		c.asks(string(token), 1)
+		defer c.asks(string(token), -1)
+	}
 	if r := requestOf(ctx); r != nil {
 		return r.Ask(ctx, method, params)
 	}
@@ -150,6 +155,27 @@ func (c *client) ask(ctx context.Context, method string, params json.RawMessage)
 		}
 	}
 	return nil, wire.Errorf(wire.CodeInternal, "the client can be asked within its requests only")
+}
+
+// asks counts the questions that have a progress token.
+func (c *client) asks(token string, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking == nil {
+		c.asking = map[string]int{}
+	}
+	if c.asking[token] += more; c.asking[token] == 0 {
+		delete(c.asking, token)
+	}
+}
+
+// reports reports whether progress is that of a question that the client was
+// asked: all other tokens are of somebody else's.
+func (c *client) reports(progress json.RawMessage) bool {
+	token, _ := wire.Member(progress, "progressToken")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asking[string(token)] > 0
 }
 
 // ways are the ways to the client outside of requests.
