@@ -79,8 +79,7 @@ type Discovery struct {
 
 // Limits bound what passes through.
 type Limits struct {
-	ResultChars int    `json:"resultChars,omitempty"` // of a tool's result; 0 means the default
-	CallTimeout *int64 `json:"callTimeout,omitempty"` // ms a server may be silent in a call; 0 for ever, nil the default
+	ResultChars int `json:"resultChars,omitempty"` // of a tool's result; 0 means the default
 }
 
 // maxResultChars is the size of the largest message.
@@ -106,7 +105,7 @@ func DecodeSettings(f *Fields) Settings {
 		d.reportUnknown()
 	}
 	if l := f.Object("limits"); l != nil {
-		s.Limits = Limits{ResultChars: l.Int("resultChars", 1, maxResultChars), CallTimeout: l.Millis("callTimeout", 1)}
+		s.Limits.ResultChars = l.Int("resultChars", 1, maxResultChars)
 		l.reportUnknown()
 	}
 	if g := f.Object("gateway"); g != nil {

@@ -99,8 +99,7 @@ func Main(ctx context.Context, env Env) int {
 	a := newApp(env)
 	root := a.rootCommand()
 	root.SetArgs(env.Args)
-	cmd, err := root.ExecuteContextC(ctx)
-	err = withLonger(cmd, err)
+	err := root.ExecuteContext(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = errInterrupted // whatever that looked like from inside
 	}
