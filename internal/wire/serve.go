@@ -60,7 +60,8 @@ type client struct {
 	legacy *Session // since initialize
 	modern *Session // since the first modern request; its requests share its State
 
-	opening chan struct{} // closed when initialize, which is being answered, has been
+	opening    chan struct{} // closed when initialize, which is being answered, has been
+	openFailed bool          // with an error
 }
 
 func (c *client) start(conn Conn) *Peer {
@@ -156,6 +157,9 @@ func (g *gatekeeper) initialize(m Message) error {
 		defer c.endOpening(opening)
 		answer := Message{ID: m.ID}
 		answer.Result, answer.Error = c.open(c.peer.life, m.Params)
+		if answer.Error != nil {
+			c.failOpening(opening) // who reads the answer may try again
+		}
 		return g.Write(c.peer.life, answer)
 	}
 	if c.server.opts.Describe == nil {
@@ -181,10 +185,10 @@ func (c *client) inputEnded() {
 func (c *client) beginOpening() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.legacy != nil || c.opening != nil {
+	if c.legacy != nil || c.opening != nil && !c.openFailed {
 		return nil
 	}
-	c.opening = make(chan struct{})
+	c.opening, c.openFailed = make(chan struct{}), false
 	return c.opening
 }
 
@@ -192,7 +196,19 @@ func (c *client) endOpening(opening chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(opening)
-	c.opening = nil
+	if c.opening == opening {
+		c.opening = nil
+	}
+}
+
+// failOpening lets another initialize come while the answer to this one is being
+// written.
+func (c *client) failOpening(opening chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opening == opening {
+		c.openFailed = true
+	}
 }
 
 // awaitOpening lets an initialize be answered after the client has ended its
