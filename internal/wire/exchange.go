@@ -286,8 +286,17 @@ func modernStatus(code int64) int {
 		return http.StatusNotFound
 	case CodeInvalidParams, CodeInvalidRequest, CodeHeaderMismatch, CodeMissingClientCapability, CodeUnsupportedVersion:
 		return http.StatusBadRequest
-	case CodeOverloaded:
-		return http.StatusTooManyRequests
 	}
 	return http.StatusOK
+}
+
+// refuseModern is the answer to a modern request that was not handled. Only there
+// CodeOverloaded means what it is called, unless it is what a server behind us
+// said: servers use that code for anything.
+func refuseModern(id ID, reason *Error) *Refusal {
+	status := modernStatus(reason.Code)
+	if reason.Code == CodeOverloaded && reason.raw == nil {
+		status = http.StatusTooManyRequests
+	}
+	return &Refusal{Status: status, ID: id, Reason: reason}
 }

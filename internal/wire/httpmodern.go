@@ -35,7 +35,7 @@ func (h *HTTPHandler) serveModern(w http.ResponseWriter, r *http.Request, princi
 	}
 	switch {
 	case refused != nil:
-		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+		return refuseModern(m.ID, refused)
 	case m.Method == "server/discover":
 		return h.serveDiscover(w, r, &j.own, m)
 	case m.Method == "subscriptions/listen":
@@ -73,7 +73,7 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 	defer h.limiter.release(principal)
 	parked, refused := h.server.unpark(&req.own, m)
 	if refused != nil {
-		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+		return refuseModern(m.ID, refused)
 	}
 	ex, j := &req.first, &req.job
 	if parked != nil {
@@ -129,7 +129,7 @@ func (h *HTTPHandler) serveDiscover(w http.ResponseWriter, r *http.Request, sess
 	defer h.limiter.release(sess.Principal)
 	result, refused := h.server.discover(r.Context(), sess)
 	if refused != nil {
-		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+		return refuseModern(m.ID, refused)
 	}
 	writeMessage(w, h.times.write, http.StatusOK, Message{ID: m.ID, Result: result})
 	return nil
@@ -148,7 +148,7 @@ func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *
 	send := func(m Message) error { return st.push(ctx, m, false) }
 	l := newListener(sess, m.ID, send)
 	if refused := h.server.listen(ctx, l, m.Params); refused != nil {
-		return &Refusal{Status: modernStatus(refused.Code), ID: m.ID, Reason: refused}
+		return refuseModern(m.ID, refused)
 	}
 	defer h.server.unlisten(l)
 	send(l.acknowledgement()) // it is the first, so there is room
