@@ -3,8 +3,13 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,5 +103,135 @@ func TestLogLinesBesideAnswers(t *testing.T) {
 	}
 	if after := a.call(t, "pid", `{}`); after != before {
 		t.Errorf("the server was started again: %s, then %s", before, after)
+	}
+}
+
+// An error of a server is its own word, whatever its code: no status of ours puts
+// it aside.
+func TestServersOwnError(t *testing.T) {
+	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
+	for _, over := range []string{"http", "stdio"} {
+		for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+			a := w.connect(t, over, version, "srv", `{}`)
+			_, err := rawCall(t, a, "raw", `{"jsonrpc":"2.0","id":$id,"error":{"code":-32000,"message":"the database is locked","data":{"a":1,"a":2}}}`)
+			e, ok := errors.AsType[*wire.Error](err)
+			if !ok || e.Code != -32000 || e.Message != "the database is locked" || string(e.Data) != `{"a":1,"a":2}` {
+				t.Errorf("%s %s: %v", over, version, err)
+			}
+			if status, ok := errors.AsType[*wire.HTTPError](err); ok {
+				t.Errorf("%s: with status %d", version, status.Status)
+			}
+		}
+	}
+}
+
+// shaky is a server over HTTP whose first streams of announcements fail as the
+// test says. From then on it has a second tool.
+type shaky struct {
+	version string
+	fail    []http.HandlerFunc
+	streams atomic.Int32
+}
+
+func (s *shaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var m wire.Message
+	if r.Method == http.MethodPost {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if m, err = wire.Parse(body, wire.Limits{}); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	answer := func(result string) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(wire.Message{ID: m.ID, Result: json.RawMessage(result)}.AppendTo(nil))
+	}
+	const capabilities = `"capabilities":{"tools":{"listChanged":true}}`
+	switch {
+	case m.Method == "server/discover" && s.version == wire.Version20260728:
+		answer(`{"resultType":"complete","supportedVersions":["2026-07-28"],` + capabilities + `}`)
+	case m.Method == "initialize" && s.version != wire.Version20260728:
+		w.Header().Set("Mcp-Session-Id", "one")
+		answer(`{"protocolVersion":"` + s.version + `",` + capabilities + `,"serverInfo":{"name":"shaky","version":"1"}}`)
+	case m.Method == "tools/list":
+		list := `{"name":"first","inputSchema":{"type":"object"}}`
+		if int(s.streams.Load()) > len(s.fail) {
+			list += `,{"name":"second","inputSchema":{"type":"object"}}`
+		}
+		answer(`{"resultType":"complete","tools":[` + list + `]}`)
+	case m.Method == "subscriptions/listen", r.Method == http.MethodGet && s.version != wire.Version20260728:
+		if n := int(s.streams.Add(1)); n <= len(s.fail) {
+			r.Header.Set("X-Id", m.ID.String())
+			s.fail[n-1](w, r)
+			return
+		}
+		announce(w, m.ID.String())
+		<-r.Context().Done()
+	case m.ID.IsZero():
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// announce opens a stream, of the request if there is one.
+func announce(w http.ResponseWriter, id string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if id == "" {
+		fmt.Fprint(w, ": here\n\n")
+	} else {
+		fmt.Fprintf(w, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{%q:%s},"notifications":{"toolsListChanged":true}}}`+"\n\n", wire.MetaSubscriptionID, id)
+	}
+	w.(http.Flusher).Flush()
+}
+
+// A change that happens while a server's announcements are interrupted is heard
+// all the same.
+func TestChangesAreNeverLost(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			id := r.Header.Get("X-Id")
+			if id == "" {
+				id = "null"
+			}
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"not now"}}`, id)
+		}
+	}
+	tornDown := func(w http.ResponseWriter, r *http.Request) {
+		announce(w, r.Header.Get("X-Id"))
+		fmt.Fprintf(w, `data: {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`+"\n\n", r.Header.Get("X-Id"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	for name, s := range map[string]*shaky{
+		"listen 503":       {version: wire.Version20260728, fail: []http.HandlerFunc{status(503)}},
+		"listen 429":       {version: wire.Version20260728, fail: []http.HandlerFunc{status(429)}},
+		"listen torn down": {version: wire.Version20260728, fail: []http.HandlerFunc{tornDown}},
+		"GET 409":          {version: wire.Version20251125, fail: []http.HandlerFunc{status(409)}},
+		"GET 429":          {version: wire.Version20251125, fail: []http.HandlerFunc{status(429)}},
+		"GET 503":          {version: wire.Version20251125, fail: []http.HandlerFunc{status(503)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(s)
+			t.Cleanup(srv.Close)
+			w := newWorld(t, nil, map[string]config.Server{"srv": {Type: config.HTTP, URL: srv.URL}}, nil)
+			a := w.connect(t, "stdio", wire.Version20251125, "", `{}`)
+			for {
+				list, err := a.ListTools(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(list.Items) == 2 {
+					return
+				}
+				a.await(t, "changed tools")
+			}
+		})
 	}
 }

@@ -347,7 +347,7 @@ func (h clientHandler) HandleRequest(ctx context.Context, r *Request) (json.RawM
 
 func (h clientHandler) HandleNotification(ctx context.Context, n *Notification) {
 	c := h.client
-	if n.Method == "notifications/subscriptions/acknowledged" && c.acknowledged(n) {
+	if n.Method == methodAcknowledged && c.acknowledged(n) {
 		return
 	}
 	n.Link = c

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 )
@@ -27,6 +26,7 @@ type subscription struct {
 
 	// Guarded by client.mu.
 	acks int    // how often the server has acknowledged
+	gaps bool   // it was tried in vain, or interrupted, since it was last open
 	has  Filter // what it will honour, as of the last time
 
 	first chan struct{} // closed by the first acknowledgement
@@ -75,14 +75,21 @@ func (s *subscription) keepOpen(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil && !canListenAgain(err) {
+		if err != nil && !s.canListenAgain(err) {
 			c.options.Logger.Info("the server does not announce changes", "error", err)
 			return err
 		}
+		c.mu.Lock()
+		s.gaps = true
+		c.mu.Unlock()
 		if s.acknowledgements() > acks {
 			attempt = 1 // it had worked
 		}
-		if !pause(ctx, backoff(time.Second, attempt)) {
+		wait := backoff(time.Second, attempt)
+		if e, ok := errors.AsType[*HTTPError](err); ok {
+			wait = max(wait, min(e.RetryAfter, maxRetry))
+		}
+		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}
@@ -96,20 +103,26 @@ func (s *subscription) acknowledgements() int {
 
 // canListenAgain reports whether a subscription that ended like this may be
 // tried again.
-func canListenAgain(err error) bool {
+func (s *subscription) canListenAgain(err error) bool {
 	if errors.Is(err, ErrClosed) {
 		return false
 	}
-	if e, ok := errors.AsType[*HTTPError](err); ok && e.Status == http.StatusUnauthorized {
-		return true // credentials may be renewed
-	}
-	if _, ok := errors.AsType[*Error](err); ok {
-		return false // the server understood, and refused
-	}
+	// What stands before the server may have put its status on an error of its
+	// own, so the status comes first.
 	if _, ok := errors.AsType[*HTTPError](err); ok {
 		return canRetry(err)
 	}
-	return true // the connection broke
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return true // the connection broke
+	}
+	switch e.Code {
+	case CodeMethodNotFound, CodeInvalidParams, CodeInvalidRequest, CodeMissingClientCapability, CodeUnsupportedVersion, CodeHeaderMismatch:
+		return false // the server understood, and refused
+	}
+	// Who subscribes to a resource waits for the answer, and hears the reason.
+	// For lists nobody waits, and without them changes would be lost for good.
+	return len(s.want.lists()) > 0
 }
 
 // params writes the filter as the params of subscriptions/listen.
@@ -154,15 +167,16 @@ func (f Filter) params() json.RawMessage {
 	return append(out, `}}`...)
 }
 
-// acknowledged takes note of what the server will honour. A second
-// acknowledgement means that the stream had been interrupted, so whatever it is
-// about may have changed meanwhile. It reports whether the subscription is
-// certainly one of ours, and not one that was made with Call.
+// acknowledged takes note of what the server will honour. If that is not at the
+// first attempt, whatever it is about may have changed meanwhile. It reports
+// whether the subscription is certainly one of ours, and not one that was made
+// with Call.
 func (c *Client) acknowledged(n *Notification) bool {
 	has, bad := parseFilter(n.Params)
 	s, ours := n.Tag.(*subscription)
+	_, named := Member(n.Params, "_meta", MetaSubscriptionID)
 	c.mu.Lock()
-	if n.Tag == nil { // not on a stream of its own: what it is about tells
+	if n.Tag == nil && !named { // what it is about tells
 		if s = c.lists; len(has.ResourceSubscriptions) > 0 {
 			s = c.updates
 		}
@@ -173,10 +187,13 @@ func (c *Client) acknowledged(n *Notification) bool {
 	}
 	s.has = has
 	s.acks++
-	again := s.acks > 1
+	first, again := s.acks == 1, s.gaps
+	s.gaps = false
 	c.mu.Unlock()
-	if !again {
+	if first {
 		close(s.first)
+	}
+	if !again {
 		c.updated(s.stale)
 		return ours
 	}

@@ -179,12 +179,12 @@ func (h *HTTPClient) startGET(s *clientSession) <-chan struct{} {
 func (h *HTTPClient) followGET(ctx context.Context, s *clientSession, answered func()) {
 	var at streamPosition
 	opened := false
-	for fruitless := 0; ; {
+	for fruitless, first := 0, true; ; first = false {
 		before := at.lastID
 		body, err := h.get(ctx, s, at.lastID)
 		answered()
 		if err == nil {
-			if opened && before == "" && h.missed != nil {
+			if !first && before == "" && h.missed != nil {
 				h.missed()
 			}
 			opened = true
@@ -257,6 +257,8 @@ func canRetry(err error) bool {
 	case http.StatusUnauthorized, http.StatusForbidden: // credentials may be renewed
 		return true
 	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	case http.StatusConflict: // some servers have not noticed yet that the last stream has ended
 		return true
 	}
 	return e.Status >= 500 && e.Status != http.StatusNotImplemented

@@ -252,7 +252,8 @@ func (h *HTTPClient) progressed(n *Notification) bool {
 		if task != nil {
 			n.Params, n.Tag = withToken(n.Params, task.token), task.tag
 		}
-		return false
+		// A token of ours is none that anybody else knows: the call is over.
+		return task == nil && 0 < number && number <= h.lastID.Load()
 	}
 	c.progress.Lock()
 	defer c.progress.Unlock()
@@ -297,6 +298,10 @@ func (h *HTTPClient) handleNotification(ctx context.Context, m Message, tag any)
 			if id, err := ParseID(raw); err == nil {
 				h.mu.Lock()
 				cancel := h.requests[id.canonical()]
+				number, _ := id.integer()
+				if c := h.calls[number]; cancel == nil && c != nil && c.Method == "subscriptions/listen" {
+					cancel = func(error) { c.cancel(errTornDown) }
+				}
 				h.mu.Unlock()
 				if cancel != nil {
 					cancel(errCancelled)

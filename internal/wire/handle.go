@@ -20,7 +20,14 @@ type incoming struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	beside    bool // it does not count among the handlers
 	cancelled bool // guarded by Peer.mu: it wants no answer any more
+}
+
+// besideOthers reports whether requests of a method wait for nobody, and make
+// nobody wait: a ping asks whether we are there, and a subscription lasts.
+func besideOthers(method string) bool {
+	return method == "ping" || method == "subscriptions/listen"
 }
 
 // requested accepts a request: it is handled now, waits for a handler, or is
@@ -70,7 +77,7 @@ func (p *Peer) handle(m Message) bool {
 
 // accept returns a request that can be handled now, nil if it has to wait.
 func (p *Peer) accept(m Message) (*incoming, *Error) {
-	key := m.ID.canonical()
+	key, beside := m.ID.canonical(), besideOthers(m.Method)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -80,18 +87,22 @@ func (p *Peer) accept(m Message) (*incoming, *Error) {
 	case p.requests[key] != nil:
 		p.stats.Refused++
 		return nil, Errorf(CodeInvalidRequest, "a request with this id is already being handled")
-	case !p.flood.allow(), p.running >= p.opts.MaxHandlers && len(p.backlog) >= p.opts.MaxBacklog:
+	case !p.flood.allow(), beside && p.beside >= p.opts.MaxBacklog, !beside && p.running >= p.opts.MaxHandlers && len(p.backlog) >= p.opts.MaxBacklog:
 		p.stats.Refused++
 		return nil, Errorf(CodeOverloaded, "overloaded: too many requests")
 	}
-	in := &incoming{Request: Request{ID: m.ID, Method: m.Method, Params: m.Params, Link: p}}
+	in := &incoming{Request: Request{ID: m.ID, Method: m.Method, Params: m.Params, Link: p}, beside: beside}
 	in.ctx, in.cancel = context.WithCancelCause(p.life)
 	p.requests[key] = in
-	if p.running >= p.opts.MaxHandlers {
+	switch {
+	case beside:
+		p.beside++
+	case p.running >= p.opts.MaxHandlers:
 		p.backlog = append(p.backlog, in)
 		return nil, nil
+	default:
+		p.running++
 	}
-	p.running++
 	p.handlers.Add(1)
 	return in, nil
 }
@@ -134,6 +145,10 @@ func (p *Peer) served(in *incoming) (wanted bool, next *incoming) {
 	delete(p.requests, in.ID.canonical())
 	if p.opts.AskedIsNotSilent {
 		p.replied = time.Now()
+	}
+	if in.beside {
+		p.beside--
+		return !in.cancelled, nil
 	}
 	if len(p.backlog) == 0 {
 		p.running--
@@ -193,8 +208,36 @@ func (p *Peer) notified(m Message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.note(&Notification{Method: m.Method, Params: m.Params, Link: p})
+	n := &Notification{Method: m.Method, Params: m.Params, Link: p}
+	if id, ok := subscriptionOf(m); ok {
+		if k := p.calls[id]; k != nil {
+			n.Tag = k.Tag
+		}
+	}
+	p.note(n)
 }
+
+// subscriptionOf is the subscription that an acknowledgement is of: the id of our
+// request, which some servers write as a string.
+func subscriptionOf(m Message) (int64, bool) {
+	if m.Method != methodAcknowledged {
+		return 0, false
+	}
+	raw, ok := Member(m.Params, "_meta", MetaSubscriptionID)
+	if !ok || !isID(raw) {
+		return 0, false
+	}
+	if text, quoted := Unquote(raw); quoted {
+		raw = json.RawMessage(text)
+	}
+	id, err := ParseID(raw)
+	if err != nil {
+		return 0, false
+	}
+	return id.integer()
+}
+
+const methodAcknowledged = "notifications/subscriptions/acknowledged"
 
 // note queues a notification for the handler; p.mu is held.
 func (p *Peer) note(n *Notification) {
@@ -216,22 +259,35 @@ func (p *Peer) handleNotification(n *Notification) {
 	p.handler.HandleNotification(p.life, n)
 }
 
-// cancelled ends the context of the handler whose caller gave up. Of a request
-// that is unknown or answered already there is nothing to cancel. It reports
-// false if no request is named: the handler may know what is meant.
+// cancelled ends the context of the handler whose caller gave up, or a
+// subscription of ours that the server tears down. Of a request that is unknown
+// or answered already there is nothing to cancel. It reports false if no request
+// is named: the handler may know what is meant.
 func (p *Peer) cancelled(params json.RawMessage) bool {
 	raw, ok := Member(params, "requestId")
 	if !ok || !isID(raw) {
 		return false
 	}
+	id := parseID(raw)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if in := p.requests[parseID(raw).canonical()]; in != nil {
+	if in := p.requests[id.canonical()]; in != nil {
 		in.cancelled = true
 		in.cancel(errCancelled)
+		p.mu.Unlock()
+		return true
+	}
+	n, _ := id.integer()
+	k := p.calls[n]
+	listens := k != nil && k.Method == "subscriptions/listen"
+	p.mu.Unlock()
+	if listens {
+		p.settle(id, outcome{err: errTornDown})
 	}
 	return true
 }
+
+// errTornDown ends a subscription that the server does not want to keep.
+var errTornDown = errors.New("the server has ended the subscription")
 
 // canonical is the id in the one spelling that all equal strings share.
 func (id ID) canonical() ID {

@@ -224,7 +224,7 @@ func (l *listener) tell(method string, params json.RawMessage) error {
 // acknowledgement is the first message on the stream of the subscription.
 func (l *listener) acknowledgement() Message {
 	params := append([]byte(`{"notifications":`), l.filter.appendTo(nil)...)
-	return l.tagged("notifications/subscriptions/acknowledged", append(params, '}'))
+	return l.tagged(methodAcknowledged, append(params, '}'))
 }
 
 // acknowledged lets through what has waited.

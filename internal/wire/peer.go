@@ -46,6 +46,7 @@ type Peer struct {
 	replied  time.Time   // when the last one had been handled
 	draining bool        // no more are accepted
 	running  int         // handlers at work
+	beside   int         // those that do not count
 	backlog  []*incoming // requests waiting for one
 	flood    limiter
 	notes    mailbox[*Notification]
