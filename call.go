@@ -83,7 +83,9 @@ func (r *Result) ForModel() (ModelResult, error) {
 
 // Call calls a tool under the session's rules. A tool that fails answers with a
 // result that says so; an error means that the tool could not be called, or
-// that its answer never came.
+// that its answer never came. The server may be silent for 30 seconds
+// (limits.callTimeout of the settings), which progress renews for up to ten
+// minutes; if its entry has a timeout, that is the whole limit.
 func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	t, err := s.find(ctx, c.Tool)
 	if err != nil {
@@ -94,7 +96,7 @@ func (s *Session) Call(ctx context.Context, c Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.callTool(ctx, t, params, c.Meta, s.protectProgress(c.Progress))
+	raw, err := s.callTool(s.host.own(ctx), t, params, c.Meta, s.protectProgress(c.Progress))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +223,8 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 // *RPCError too. If params has a progress
 // token, progress goes to Client.Progress. A result of a tool that is longer than
 // the settings allow (limits.resultChars) is shortened, and says where the whole
-// is; without such a setting none is.
+// is; without such a setting none is. It takes as long as ctx lasts, unless the
+// server's entry has a timeout.
 func (s *Session) Forward(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
 	if err := checkRequest(method, params); err != nil {
 		return nil, err
@@ -384,6 +387,7 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 		}
 	}
 	c.Tag = f
+	limit(ctx, sv, &c)
 	raw, err := sv.CallListed(ctx, c, accept)
 	for errors.Is(err, conn.ErrReleased) && s.kind.Load() != kind { // the session has moved before it was sent
 		kind = s.kind.Load()
@@ -423,13 +427,17 @@ func callError(server string, err error) error {
 	}
 	out := errorf(Kind(e.Kind), "%s: %v", server, e.Err)
 	out.RetrySafe, out.cause = e.RetrySafe, err
+	hint := "The call may have been carried out; look before trying again."
 	switch {
 	case out.Kind == KindAuthUnavailable:
 		return out.hint("Check your authentication credentials.")
 	case out.RetrySafe:
-		return out.hint("It is safe to try again.")
+		hint = "It is safe to try again."
 	}
-	return out.hint("The call may have been carried out; look before trying again.")
+	if _, limited := errors.AsType[*wire.TimeoutError](err); limited {
+		hint += " Its entry can allow more: \"timeout\", in milliseconds."
+	}
+	return out.hint("%s", hint)
 }
 
 // ErrorText renders an error of a call the way a model is told, with what there

@@ -261,6 +261,7 @@ func connectError(name string, err error) error {
 		kind = KindTransport // whatever it answered, there is no connection
 	}
 	_, proxy := errors.AsType[*wire.ProxyError](err)
+	_, limited := errors.AsType[*conn.ConnectTimeout](err)
 	switch {
 	case proxy:
 		hint = "Check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment."
@@ -268,8 +269,10 @@ func connectError(name string, err error) error {
 		hint = "Check that the command or URL is correct."
 	case errors.Is(err, fs.ErrPermission):
 		hint = "Check that the command may be executed."
+	case limited:
+		hint = "The server may be slow or unresponsive. Try increasing the timeout: \"connectTimeout\" of its entry, in milliseconds."
 	case kind == KindTimeout:
-		hint = "The server may be slow or unresponsive. Try increasing the timeout."
+		hint = "The server may be slow or unresponsive."
 	case kind == KindAuthUnavailable:
 		hint = "Check your authentication credentials."
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -113,7 +113,7 @@ func TestStartTimesOut(t *testing.T) {
 		t.Errorf("failed because %q", st.Reason)
 	}
 	e := asError(t, h.Connect(t.Context(), "slow"))
-	if e.Kind != patchbay.KindTimeout || e.Hint != "The server may be slow or unresponsive. Try increasing the timeout." {
+	if e.Kind != patchbay.KindTimeout || !strings.Contains(e.Hint, `Try increasing the timeout: "connectTimeout" of its entry`) {
 		t.Errorf("%#v", e)
 	}
 	awaitState(t, h, "good", config.Connected)

@@ -93,7 +93,7 @@ func TestBytesPassUnchanged(t *testing.T) {
 			func() (json.RawMessage, error) {
 				return s.Forward(t.Context(), "m", "tools/call", json.RawMessage(`{ "task" : {}, "arguments": { "z": 1e2 }, "name": "t" }`))
 			},
-			`tools/call { "task" : {}, "arguments": { "z": 1e2 }, "name": "t","_meta":{} }`,
+			`tools/call { "task" : {}, "arguments": { "z": 1e2 }, "name": "t" }`,
 		},
 		"any method": {
 			func() (json.RawMessage, error) {

@@ -29,7 +29,7 @@ func (s *Session) keep(ctx context.Context, server, method string, params []byte
 	uri, _ := wire.StringMember(params, "uri")
 	switch method {
 	case "resources/subscribe":
-		return s.Subscribe(ctx, server, uri)
+		return s.subscribe(ctx, server, uri)
 	case "resources/unsubscribe":
 		return s.Unsubscribe(ctx, server, uri)
 	default:
@@ -41,11 +41,17 @@ func (s *Session) keep(ctx context.Context, server, method string, params []byte
 // Subscribe asks for the updates of a resource, of which Client.ResourceUpdated
 // is told until Unsubscribe or Close.
 func (s *Session) Subscribe(ctx context.Context, server, uri string) error {
+	return s.subscribe(s.host.own(ctx), server, uri)
+}
+
+func (s *Session) subscribe(ctx context.Context, server, uri string) error {
 	s.askRoots(ctx)
 	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return err
 	}
+	ctx, stop := bound(ctx, sv, "resources/subscribe")
+	defer stop()
 	if err := sv.Subscribe(ctx, uri); err != nil {
 		return callError(sv.Name(), err)
 	}

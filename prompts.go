@@ -100,7 +100,7 @@ func (s *Session) GetPrompt(ctx context.Context, server, name string, arguments 
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.send(ctx, server, wire.Call{Method: "prompts/get", Params: params})
+	raw, err := s.send(s.host.own(ctx), server, wire.Call{Method: "prompts/get", Params: params})
 	if _, answered := errors.AsType[*RPCError](err); answered && sv.Catalog() != nil {
 		err = unknownPrompt(server, name, sv.Catalog().Prompts, err)
 	}
@@ -128,5 +128,5 @@ func unknownPrompt(server, name string, prompts []json.RawMessage, err error) er
 // Complete asks a server to complete an argument; params and result are those
 // of completion/complete.
 func (s *Session) Complete(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error) {
-	return s.send(ctx, server, wire.Call{Method: "completion/complete", Params: params})
+	return s.send(s.host.own(ctx), server, wire.Call{Method: "completion/complete", Params: params})
 }

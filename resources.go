@@ -117,6 +117,10 @@ func (s *Session) withCapability(ctx context.Context, server, capability string)
 
 // ReadResource reads a resource. Binary content is saved to a file.
 func (s *Session) ReadResource(ctx context.Context, server, uri string) ([]ResourceContent, error) {
+	return s.readResource(s.host.own(ctx), server, uri)
+}
+
+func (s *Session) readResource(ctx context.Context, server, uri string) ([]ResourceContent, error) {
 	if _, err := s.withCapability(ctx, server, "resources"); err != nil {
 		return nil, err
 	}
@@ -188,7 +192,7 @@ func (s *Session) callResourceTool(ctx context.Context, t Tool, arguments json.R
 			return nil, errorf(KindConfigInvalid, "%s needs server and uri.", t.Name)
 		}
 		var contents []ResourceContent
-		contents, err = s.ReadResource(ctx, args.Server, args.URI)
+		contents, err = s.readResource(ctx, args.Server, args.URI)
 		value = map[string]any{"contents": contents}
 	}
 	if err != nil {

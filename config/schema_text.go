@@ -17,7 +17,7 @@ var descriptions = map[string]string{
 	"Server.bearerTokenEnvVar": "The variable that holds a bearer token.",
 	"Server.headersHelper":     "A program that prints headers as a JSON object.",
 	"Server.enabled":           "false switches the server off.",
-	"Server.timeout":           "Milliseconds a call may take; 0 means any time.",
+	"Server.timeout":           "Milliseconds a call may take in all; 0 means any time. Without it what the gateway passes on has no limit, and other calls that of limits.callTimeout.",
 	"Server.connectTimeout":    "Milliseconds the start may take; 0 means any time.",
 	"Server.lazy":              "Connect on the first call, not at the start.",
 	"Server.idleStop":          "Milliseconds without a call after which the connection ends, until the next call; 0 means never.",
@@ -119,5 +119,6 @@ var descriptions = map[string]string{
 	"HookCommand.command": "A command line for the shell. It gets the event as JSON on its standard input and may print JSON.",
 	"HookCommand.timeout": "Seconds after which it is ended. Default: 60.",
 
+	"Limits.callTimeout": "Milliseconds a server may be silent in a call of a program or of patchbay call, if its entry has no timeout; progress begins them anew, for ten minutes at most. 0 means any time. Default: 30000. What the gateway passes on has no such limit.",
 	"Limits.resultChars": "The most characters of a tool's result that are passed on; the whole of a longer one is in a file, which the result names. Without it the gateway shortens nothing, and models get 100,000 or what the tool asks for, up to 500,000.",
 }

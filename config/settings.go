@@ -79,7 +79,8 @@ type Discovery struct {
 
 // Limits bound what passes through.
 type Limits struct {
-	ResultChars int `json:"resultChars,omitempty"` // of a tool's result; 0 means the default
+	ResultChars int    `json:"resultChars,omitempty"` // of a tool's result; 0 means the default
+	CallTimeout *int64 `json:"callTimeout,omitempty"` // ms a server may be silent in a call; 0 for ever, nil the default
 }
 
 // maxResultChars is the size of the largest message.
@@ -105,7 +106,7 @@ func DecodeSettings(f *Fields) Settings {
 		d.reportUnknown()
 	}
 	if l := f.Object("limits"); l != nil {
-		s.Limits.ResultChars = l.Int("resultChars", 1, maxResultChars)
+		s.Limits = Limits{ResultChars: l.Int("resultChars", 1, maxResultChars), CallTimeout: l.Millis("callTimeout", 1)}
 		l.reportUnknown()
 	}
 	if g := f.Object("gateway"); g != nil {

@@ -27,7 +27,7 @@ func TestDecodeSettings(t *testing.T) {
 		"permissions": {"allow": ["mcp__docs"], "ask": [], "deny": ["mcp__files__delete"], "default": "ask"},
 		"naming": {"style": "xcsh", "maxLength": 128, "collision": "last-wins"},
 		"discovery": {"disabledProviders": ["cursor"]},
-		"limits": {"resultChars": 5000},
+		"limits": {"resultChars": 5000, "callTimeout": 60000},
 		"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "guard"}]}]},
 		"tools": ["mcp__docs", "mcp__files__read_*"],
 	}`)
@@ -35,7 +35,7 @@ func TestDecodeSettings(t *testing.T) {
 		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
 		Naming:      Naming{Style: NamingXcsh, MaxLength: 128, Collision: CollisionLastWins},
 		Discovery:   Discovery{[]string{"cursor"}},
-		Limits:      Limits{5000},
+		Limits:      Limits{5000, new(int64(60000))},
 		Hooks:       Hooks{PreToolUse: []HookGroup{{Hooks: []HookCommand{{Type: "command", Command: "guard", Line: 7}}}}},
 		Tools:       []string{"mcp__docs", "mcp__files__read_*"},
 	}

@@ -40,10 +40,8 @@ needs approval. Servers that are switched off do not count.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(connect)(cmd.Context(), func(c *control.Client) error {
 				if connect {
-					ctx, stop := within(cmd.Context(), limit)
-					defer stop()
 					// What could not be connected shows in the state of each.
-					if _, err := connectAll(ctx, c); err != nil {
+					if _, err := connectAll(cmd.Context(), c, limit); err != nil {
 						return err
 					}
 				}

@@ -15,16 +15,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
-// How long a command that connects waits for servers, unless told otherwise.
-const (
-	// lookAround is for a look at all servers at once: whoever is late is shown
-	// as connecting.
-	lookAround = 30 * time.Second
-
-	// longest is for the use of one server. Its entry has limits of its own,
-	// which are shorter; this one is for entries that say there are none.
-	longest = 15 * time.Minute
-)
+// lookAround is how long a command that looks at all servers at once waits,
+// unless told otherwise: whoever is late is shown as connecting.
+const lookAround = 30 * time.Second
 
 // withServers runs the work of a command that may connect to servers. When it
 // returns their processes are gone.
@@ -45,30 +38,39 @@ func (a *app) with(connects bool) func(context.Context, func(*control.Client) er
 	return a.withClient
 }
 
-// within bounds a wait for servers.
+// within bounds a wait for servers, if there is a limit. It counts in place of
+// those of their entries and of the settings.
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit <= 0 {
-		limit = longest
+		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, limit, tooLate(limit))
+	return patchbay.WithTimeout(ctx, limit)
 }
-
-// tooLate is the end of a wait that was bounded.
-type tooLate time.Duration
-
-func (d tooLate) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(d)) }
-
-func (d tooLate) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // timeoutFlag lets a command that uses one server be given a limit.
 func timeoutFlag(cmd *cobra.Command, limit *time.Duration) {
-	cmd.Flags().DurationVar(limit, "timeout", 0, "give up after this `duration`, such as 10s (default: the limits of the server's entry)")
+	cmd.Flags().DurationVar(limit, "timeout", 0, "give up after this `duration`, such as 10s, and not before (default: the limits of the server's entry)")
+}
+
+// withLonger adds to the error of a command that ran out of time how to give it
+// more.
+func withLonger(cmd *cobra.Command, err error) error {
+	if err == nil || cmd.Flags().Lookup("timeout") == nil || kindOf(err) != patchbay.KindTimeout {
+		return err
+	}
+	e, ok := errors.AsType[*patchbay.Error](err)
+	if !ok {
+		e = asError(err)
+		err = e
+	}
+	e.Hint = strings.TrimSpace(e.Hint + " With --timeout it gets longer, this once.")
+	return err
 }
 
 // connectFlags let a command that shows all servers connect to them first.
 func connectFlags(cmd *cobra.Command, connect *bool, limit *time.Duration) {
 	cmd.Flags().BoolVar(connect, "connect", false, "connect to the servers first")
-	cmd.Flags().DurationVar(limit, "timeout", lookAround, "with --connect: wait this `duration` at most")
+	cmd.Flags().DurationVar(limit, "timeout", 0, "with --connect: wait this `duration` at most (default: 30s; for one server the limits of its entry)")
 }
 
 // usable reports whether a server may be connected.
@@ -89,7 +91,13 @@ func invalid(s patchbay.ServerStatus) bool {
 type failures map[string]*patchbay.Error
 
 // connectAll connects every server that may be, all at the same time.
-func connectAll(ctx context.Context, c *control.Client) (failures, error) {
+func connectAll(ctx context.Context, c *control.Client, limit time.Duration) (failures, error) {
+	ctx, stop := within(ctx, limit)
+	defer stop()
+	if limit <= 0 {
+		ctx, stop = context.WithTimeout(ctx, lookAround)
+		defer stop()
+	}
 	snap, err := c.Snapshot(ctx, false)
 	if err != nil {
 		return nil, err

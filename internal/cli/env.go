@@ -99,7 +99,8 @@ func Main(ctx context.Context, env Env) int {
 	a := newApp(env)
 	root := a.rootCommand()
 	root.SetArgs(env.Args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = withLonger(cmd, err)
 	if err != nil && ctx.Err() != nil {
 		err = errInterrupted // whatever that looked like from inside
 	}

@@ -58,14 +58,14 @@ func (a *app) offering(cmd *cobra.Command, list func(context.Context, *control.C
 // gather connects the servers that a list is about, if any are to be: the one
 // that is named, or all. It returns how they stand.
 func gather(ctx context.Context, c *control.Client, names []string, connect bool, limit time.Duration) (of offer, err error) {
-	bound, stop := within(ctx, limit)
-	defer stop()
 	if len(names) > 0 {
+		bound, stop := within(ctx, limit)
+		defer stop()
 		if err := c.Connect(bound, names[0]); err != nil {
 			return of, err
 		}
 	} else if connect {
-		if of.Failed, err = connectAll(bound, c); err != nil {
+		if of.Failed, err = connectAll(ctx, c, limit); err != nil {
 			return of, err
 		}
 	}

@@ -19,10 +19,6 @@ const (
 	// profileIdle is IdleStop of the connections that do not stand for their
 	// server and are shared, where the target has none.
 	profileIdle = 10 * time.Minute
-
-	// drainPatience is how long the calls of a connection that has been given
-	// up may take to end.
-	drainPatience = 10 * time.Second
 )
 
 // link is one connection, or what there is of it if it could not be made.
@@ -125,23 +121,22 @@ func (s *line) end(l *link) {
 	s.mu.Lock()
 	retired, busy := s.retired, l.users > 0
 	s.mu.Unlock()
-	patience := drainPatience
 	switch {
 	case busy && retired:
-		patience = callWhole
 		close(s.lingering)
 	case l.headers == nil:
 		l.close()
 		return
 	}
 	s.ending.Go(func() {
-		s.drain(l, patience)
+		s.drain(l)
 		l.close()
 	})
 }
 
-// drain waits until nobody uses a connection any more, for a while.
-func (s *line) drain(l *link, patience time.Duration) {
+// drain waits until nobody uses a connection any more. Its calls are as long as
+// their callers want them to be.
+func (s *line) drain(l *link) {
 	s.mu.Lock()
 	if l.users == 0 {
 		s.mu.Unlock()
@@ -150,11 +145,8 @@ func (s *line) drain(l *link, patience time.Duration) {
 	unused := make(chan struct{})
 	l.unused = unused
 	s.mu.Unlock()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case <-unused:
-	case <-timer.C:
 	case <-s.ctx.Done():
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// How long a server may take to answer, unless its entry says otherwise.
 const (
-	callSilence = 30 * time.Second // progress renews it
-	callWhole   = 10 * time.Minute
+	// ownPatience is how long a server may take to answer what we ask on our own
+	// account.
+	ownPatience = 30 * time.Second
 
 	// readPause is before a read is tried a second time.
 	readPause = 500 * time.Millisecond
@@ -40,13 +40,13 @@ func (s *line) call(ctx context.Context, c wire.Call, accept func(*Catalog) erro
 		if err != nil {
 			return nil, s.unreachable(err)
 		}
-		headers := l.headers.generation()
+		headers, begun := l.headers.generation(), time.Now()
 		result, refused, err := s.callOver(ctx, l, c, accept)
 		s.release(l)
 		if refused != nil {
 			return nil, refused
 		}
-		s.judge(l, err)
+		s.judge(ctx, l, err, begun)
 		if err == nil {
 			return result, nil
 		}
@@ -77,34 +77,8 @@ func (s *line) callOver(ctx context.Context, l *link, c wire.Call, accept func(*
 			return nil, refused, nil
 		}
 	}
-	result, err = l.client.Call(ctx, s.limited(c))
+	result, err = l.client.Call(ctx, c)
 	return result, nil, err
-}
-
-// limited gives a call the time limits of the entry.
-func (s *line) limited(c wire.Call) wire.Call {
-	if c.Timeout != 0 || c.MaxTimeout != 0 || c.Method == "subscriptions/listen" {
-		return c
-	}
-	c.Timeout = s.patience()
-	if c.Timeout == 0 {
-		return c
-	}
-	c.MaxTimeout = max(c.Timeout, callWhole)
-	if c.Progress == nil && c.Method == "tools/call" {
-		c.Progress = func(json.RawMessage) {} // so that the server reports it, which renews the time
-	}
-	return c
-}
-
-// patience is how long the server may be silent; 0 means as long as it likes.
-func (s *line) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ms := s.target.Entry.Server.Timeout; ms != nil {
-		return time.Duration(*ms) * time.Millisecond
-	}
-	return callSilence
 }
 
 // outcome is what becomes of a call that failed.
@@ -146,12 +120,16 @@ func (s *line) outcome(ctx context.Context, l *link, c wire.Call, err error) out
 	return o
 }
 
-// judge draws conclusions about the connection from how a call went.
-func (s *line) judge(l *link, err error) {
+// judge draws conclusions about the connection from how a call went. A caller that
+// gives up after a long time has found the server silent, too, unless others still
+// wait for it: it may be at work for them.
+func (s *line) judge(ctx context.Context, l *link, err error, begun time.Time) {
 	_, timedOut := errors.AsType[*wire.TimeoutError](err)
 	_, unreachable := errors.AsType[*wire.NetError](err)
+	_, answered := errors.AsType[*wire.Error](err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	timedOut = timedOut || err != nil && !answered && ctx.Err() != nil && l.users == 0 && time.Since(begun) >= ownPatience
 	if !timedOut {
 		l.timeouts = 0
 	} else if l.timeouts++; l.timeouts == maxTimeouts {

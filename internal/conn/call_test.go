@@ -18,21 +18,21 @@ import (
 // silent never answers a call.
 func silent(ctx context.Context, _ *wire.Request) (json.RawMessage, error) { return nil, forever(ctx) }
 
+// A call has the limits it comes with, and no others. The server is told when one
+// is exceeded, and stays.
 func TestTimeLimits(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		method string
-		entry  *int64 // timeout of the entry
+		entry  *int64 // timeout of the entry, which is for those to heed who make calls
 		call   wire.Call
 		after  time.Duration // 0 means no limit
 	}{
-		{"a call", "tools/call", nil, wire.Call{}, 30 * second},
-		{"a list", "tools/list", nil, wire.Call{}, 30 * second},
-		{"what we do not know", "x/y", nil, wire.Call{}, 30 * second},
-		{"the entry's own", "tools/call", new(int64(5000)), wire.Call{}, 5 * second},
-		{"the entry's own, long", "tools/call", new(int64(3_600_000)), wire.Call{}, time.Hour},
-		{"the caller's own", "tools/call", new(int64(5000)), wire.Call{Timeout: second}, second},
-		{"none", "tools/call", new(int64(0)), wire.Call{}, 0},
+		{"a call", "tools/call", nil, wire.Call{}, 0},
+		{"a list", "tools/list", nil, wire.Call{}, 0},
+		{"what we do not know", "x/y", new(int64(5000)), wire.Call{}, 0},
+		{"silence", "tools/call", new(int64(5000)), wire.Call{Timeout: second}, second},
+		{"a list that takes long", "tools/list", nil, wire.Call{MaxTimeout: time.Hour}, time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{}
@@ -40,6 +40,9 @@ func TestTimeLimits(t *testing.T) {
 			target.Entry.Server.Timeout = test.entry
 			m := newManager(t, Options{})
 			s := one(t, m, target)
+			if limit, said := s.Timeout(); said != (test.entry != nil) || said && limit != 5*second {
+				t.Errorf("%s: the entry says %v, %v", test.name, limit, said)
+			}
 			mustWait(t, s)
 			f.set(func() {
 				f.call = silent
@@ -70,30 +73,6 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-// Progress renews the time of a call, up to ten minutes, though the caller did
-// not ask for it.
-func TestProgressRenewsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fake{}
-		f.call = func(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
-			token, ok := wire.Member(r.Params, "_meta", "progressToken")
-			if !ok {
-				t.Error("no progress was asked for")
-			}
-			for sleep(ctx, 29*second) {
-				r.Link.Notify(ctx, "notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":1}`, token))
-			}
-			return nil, ctx.Err()
-		}
-		m := newManager(t, Options{})
-		s := one(t, m, local(f))
-		begin := time.Now()
-		if e := callError(t, call(t.Context(), s)); e.Kind != KindTimeout || time.Since(begin) != 10*time.Minute {
-			t.Errorf("%v after %v", e, time.Since(begin))
-		}
-	})
-}
-
 // A server that waits for a person is not silent.
 func TestCallThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +87,27 @@ func TestCallThatAsks(t *testing.T) {
 }
 
 // Three calls in a row without an answer make a server show that it lives. If
-// it does, it stays; if not, it is started again.
+// it does, it stays; if not, it is started again. It makes no difference whether
+// a limit ends them or their callers do.
 func TestUnresponsive(t *testing.T) {
+	for name, giveUp := range map[string]func(*testing.T, *Server){
+		"limit": func(t *testing.T, s *Server) {
+			_, err := s.Call(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"echo"}`), Timeout: 30 * second})
+			callError(t, err)
+		},
+		"caller": func(t *testing.T, s *Server) {
+			ctx, stop := context.WithTimeout(t.Context(), 30*second)
+			defer stop()
+			if err := call(ctx, s); err != context.DeadlineExceeded {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testUnresponsive(t, giveUp) })
+	}
+}
+
+func testUnresponsive(t *testing.T, giveUp func(*testing.T, *Server)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{call: silent}
 		m := newManager(t, Options{})
@@ -119,7 +117,7 @@ func TestUnresponsive(t *testing.T) {
 				if f.count("ping") != round {
 					t.Fatalf("pinged %d times after %d calls", f.count("ping"), i)
 				}
-				callError(t, call(t.Context(), s))
+				giveUp(t, s)
 				synctest.Wait()
 			}
 		}
@@ -127,18 +125,18 @@ func TestUnresponsive(t *testing.T) {
 			t.Fatalf("%d pings, %d starts", f.count("ping"), f.started())
 		}
 		// An answer begins the count anew.
-		callError(t, call(t.Context(), s))
-		callError(t, call(t.Context(), s))
+		giveUp(t, s)
+		giveUp(t, s)
 		f.set(func() { f.call = nil })
 		mustCall(t, s)
 		f.set(func() { f.call, f.pings = silent, forever })
-		callError(t, call(t.Context(), s))
+		giveUp(t, s)
 		synctest.Wait()
 		if f.count("ping") != 2 {
 			t.Errorf("%d pings", f.count("ping"))
 		}
-		callError(t, call(t.Context(), s))
-		callError(t, call(t.Context(), s))
+		giveUp(t, s)
+		giveUp(t, s)
 		synctest.Wait()
 		if f.count("ping") != 3 || f.started() != 1 {
 			t.Errorf("%d pings, %d starts", f.count("ping"), f.started())
@@ -150,6 +148,33 @@ func TestUnresponsive(t *testing.T) {
 		mustCall(t, s)
 		if f.started() != 2 {
 			t.Errorf("%d starts", f.started())
+		}
+	})
+}
+
+// One who gives up early says nothing about the server, nor does one who gives up
+// while others wait: it may be at work for them.
+func TestBusyIsNotUnresponsive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{call: silent, pings: forever}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		mustWait(t, s)
+		giveUp := func(after time.Duration) {
+			for range 2 * maxTimeouts {
+				ctx, stop := context.WithTimeout(t.Context(), after)
+				_ = call(ctx, s)
+				stop()
+			}
+		}
+		giveUp(29 * second)
+		long, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- call(long, s) }()
+		giveUp(time.Minute)
+		end()
+		if err := <-ended; err != context.Canceled || f.count("ping") != 0 || f.started() != 1 {
+			t.Errorf("%v, %d pings, %d starts", err, f.count("ping"), f.started())
 		}
 	})
 }

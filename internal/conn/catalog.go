@@ -180,7 +180,7 @@ func (s *line) fetch(ctx context.Context, l *link, wanted func(wire.List) bool) 
 		}
 	}
 	var wg sync.WaitGroup
-	limit := max(callSilence, s.patience())
+	limit := s.listPatience()
 	for _, f := range all {
 		wg.Go(func() {
 			ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not complete after %v", limit))
@@ -194,6 +194,18 @@ func (s *line) fetch(ctx context.Context, l *link, wanted func(wire.List) bool) 
 		out[i] = *f
 	}
 	return out
+}
+
+// listPatience is how long the server may take for a list: as long as for a call,
+// if its entry knows that it is slow.
+func (s *line) listPatience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := ownPatience
+	if ms := s.target.Entry.Server.Timeout; ms != nil {
+		limit = max(limit, time.Duration(*ms)*time.Millisecond)
+	}
+	return limit
 }
 
 // read reads all pages, as far as they are within bounds.

@@ -32,8 +32,8 @@ func (s *line) dial(ctx context.Context, m *Manager, t Target) (*link, error) {
 		limit = time.Duration(*ms) * time.Millisecond
 	}
 	if limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, &connectTimeout{s.name, limit})
+		var stop func()
+		ctx, stop = s.dialWithin(ctx, limit)
 		defer stop()
 	}
 	l := newLink()
@@ -49,17 +49,59 @@ func (s *line) dial(ctx context.Context, m *Manager, t Target) (*link, error) {
 	}
 }
 
-// connectTimeout says that a dial took too long.
-type connectTimeout struct {
+// dialWithin bounds a dial, by more than the limit if somebody who waits for it
+// has said so.
+func (s *line) dialWithin(ctx context.Context, limit time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	begin := time.Now()
+	var timer *time.Timer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	timer = time.AfterFunc(max(limit, s.patience), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		longest := max(limit, s.patience)
+		if left := longest - time.Since(begin); left > 0 {
+			timer.Reset(left)
+			return
+		}
+		cancel(&ConnectTimeout{s.name, longest})
+	})
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// ConnectTimeout says that connecting took too long. It is
+// context.DeadlineExceeded to errors.Is.
+type ConnectTimeout struct {
 	server string
 	limit  time.Duration
 }
 
-func (e *connectTimeout) Error() string {
+func (e *ConnectTimeout) Error() string {
 	return fmt.Sprintf("Connection to MCP server %q timed out after %dms", e.server, e.limit.Milliseconds())
 }
 
-func (e *connectTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
+// Is reports that it is an exceeded deadline.
+func (e *ConnectTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// timeoutKey is under which a context has how long its owner wants to wait.
+type timeoutKey struct{}
+
+// WithTimeout returns a context for somebody who has said how long connecting and
+// the request that follows may take, whatever the entry says. It does not end by
+// itself.
+func WithTimeout(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, timeoutKey{}, limit)
+}
+
+// Timeout is the limit of WithTimeout; 0 if there is none.
+func Timeout(ctx context.Context) time.Duration {
+	limit, _ := ctx.Value(timeoutKey{}).(time.Duration)
+	return limit
+}
 
 // connect performs the handshake. What it cost before belongs to the dial too,
 // so the context is its only limit.

@@ -43,13 +43,14 @@ type line struct {
 	epoch     int                     // grows whenever everything begins anew
 	interrupt context.CancelCauseFunc // ends the present dial or connection; nil if there is none
 	retired   bool
-	wanted    bool      // someone waits for a connection
-	dormant   bool      // it is connected only when someone wants it
-	unlisted  bool      // and before that once, unless it is known what it offers
-	notBefore time.Time // it is not dialled by itself
-	hurry     bool      // notBefore does not count: someone waits
-	dials     int       // begun so far
-	connects  int       // of those, successful
+	wanted    bool          // someone waits for a connection
+	dormant   bool          // it is connected only when someone wants it
+	unlisted  bool          // and before that once, unless it is known what it offers
+	notBefore time.Time     // it is not dialled by itself
+	hurry     bool          // notBefore does not count: someone waits
+	patience  time.Duration // that the most patient of those have for the dial; 0 if they did not say
+	dials     int           // begun so far
+	connects  int           // of those, successful
 	retry     retry
 	child     stderrSource // of the last child; nil if there was none
 
@@ -384,7 +385,7 @@ func (s *line) connectOnce() {
 	}
 
 	s.mu.Lock()
-	s.interrupt = nil
+	s.interrupt, s.patience = nil, 0
 	switch {
 	case s.epoch != epoch || l.settled:
 	case l.client == nil && s.owner != owner:
@@ -510,6 +511,9 @@ func (s *line) acquire(ctx context.Context, listed bool) (*link, error) {
 		if err := s.unavailable(mine); err != nil {
 			s.mu.Unlock()
 			return nil, err
+		}
+		if limit := Timeout(ctx); limit > 0 {
+			s.patience = max(s.patience, limit+time.Second) // the caller's context ends first
 		}
 		if s.dials < mine {
 			s.wanted = true

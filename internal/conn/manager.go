@@ -218,8 +218,11 @@ func (m *Manager) Apply(want map[string]Target) {
 func (m *Manager) Server(name string, p Profile) (*Server, bool) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	_, ok := m.seats[name]
-	return &Server{m, name, p}, ok
+	s, ok := m.seats[name]
+	if !ok {
+		return &Server{manager: m, name: name, profile: p}, false
+	}
+	return &Server{m, name, p, s.target.Entry.Server.Timeout}, true
 }
 
 // Hold says that a session with that profile is open. A connection is kept for

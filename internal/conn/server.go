@@ -18,6 +18,16 @@ type Server struct {
 	manager *Manager
 	name    string
 	profile Profile
+	timeout *int64 // of the entry
+}
+
+// Timeout is how long a call may take according to the entry, 0 if for ever; the
+// entry need not say it.
+func (s *Server) Timeout() (limit time.Duration, said bool) {
+	if s.timeout == nil {
+		return 0, false
+	}
+	return time.Duration(*s.timeout) * time.Millisecond, true
 }
 
 // Name is the name under which the server is configured.
@@ -58,9 +68,9 @@ func (s *Server) explain(err error) error {
 	return err
 }
 
-// Call makes one request. It waits for the connection as long as ctx allows,
-// and for the answer as long as the limits of the entry allow, unless the call
-// has limits of its own; when they are exceeded the server is told to cancel.
+// Call makes one request. It waits for the connection and for the answer as long
+// as ctx and the limits of the call allow, and if those have none for ever; when
+// they are exceeded the server is told to cancel.
 //
 // A JSON-RPC error of the server comes back as *wire.Error, the end of ctx as
 // its cause, and everything else as *CallError. Reads are tried twice.

@@ -3,6 +3,7 @@ package conn
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -200,7 +201,7 @@ func (s *line) setLevel(ctx context.Context, level string) {
 	l.users++
 	s.mu.Unlock()
 	defer s.release(l)
-	err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
+	err := s.bounded(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) })
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("setting the log level", "error", err)
 	}
@@ -213,13 +214,18 @@ func (l *link) hasLog() bool {
 	return opening.Era == wire.Modern || opening.Has("logging")
 }
 
-// direct makes a request with a method of the client, which has no limit of its
-// own.
-func (s *line) direct(ctx context.Context, method string, ask func(context.Context) error) error {
-	limited, stop := context.WithTimeoutCause(ctx, callSilence, &wire.TimeoutError{Method: method, After: callSilence})
+// bounded is direct for what we ask on our own account.
+func (s *line) bounded(ctx context.Context, method string, ask func(context.Context) error) error {
+	ctx, stop := context.WithTimeoutCause(ctx, ownPatience, &wire.TimeoutError{Method: method, After: ownPatience})
 	defer stop()
-	err := ask(limited)
-	if err == nil || ctx.Err() != nil {
+	return s.direct(ctx, method, ask)
+}
+
+// direct makes a request with a method of the client. Like a call it has no limit
+// but that of the context.
+func (s *line) direct(ctx context.Context, method string, ask func(context.Context) error) error {
+	err := ask(ctx)
+	if _, limited := errors.AsType[*wire.TimeoutError](err); err == nil || ctx.Err() != nil && !limited {
 		return err
 	}
 	f := classify(err)
@@ -235,12 +241,12 @@ func (s *line) restore(ctx context.Context, l *link) {
 	level, uris := s.logLevel, slices.Collect(maps.Keys(s.subscribed))
 	s.mu.Unlock()
 	if level != "" && l.hasLog() {
-		if err := s.direct(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) }); err != nil {
+		if err := s.bounded(ctx, "logging/setLevel", func(ctx context.Context) error { return l.client.SetLevel(ctx, level) }); err != nil {
 			s.log.Warn("setting the log level again", "error", err)
 		}
 	}
 	for _, uri := range uris {
-		if err := s.direct(ctx, "resources/subscribe", func(ctx context.Context) error { return l.client.Subscribe(ctx, uri) }); err != nil {
+		if err := s.bounded(ctx, "resources/subscribe", func(ctx context.Context) error { return l.client.Subscribe(ctx, uri) }); err != nil {
 			s.log.Warn("subscribing again", "error", err)
 		}
 	}

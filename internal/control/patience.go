@@ -3,10 +3,11 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay"
 )
 
 // A caller that waits for a limited time wants to know what it waited for in
@@ -69,17 +70,10 @@ func (c lastClosed) Close() error {
 func keepTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if limit, err := time.ParseDuration(r.Header.Get(timeoutHeader)); err == nil {
-			ctx, stop := context.WithTimeoutCause(r.Context(), limit, timeUp(limit))
+			ctx, stop := patchbay.WithTimeout(r.Context(), limit)
 			defer stop()
 			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
 	})
 }
-
-// timeUp is the end of a wait that was bounded.
-type timeUp time.Duration
-
-func (d timeUp) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(d)) }
-
-func (d timeUp) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -169,16 +169,14 @@ func (c *httpCall) stream(body *streamBody) (Message, error) {
 	}
 }
 
-// idle is how long the stream of the call may be silent. A call with a timeout
-// of its own knows better.
+// idle is how long the stream of the call may be silent, 0 if for ever: how long
+// a server may think is the caller's business. A server that is not there any
+// more does not answer the keep-alives of TCP.
 func (c *httpCall) idle() time.Duration {
-	switch {
-	case c.Method == "subscriptions/listen":
+	if c.Method == "subscriptions/listen" {
 		return c.link.options.ListenIdle
-	case c.Timeout > 0:
-		return 0
 	}
-	return c.link.options.StreamIdle
+	return 0
 }
 
 // broken is the error of a stream that ended without the answer.

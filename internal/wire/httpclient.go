@@ -28,13 +28,9 @@ type HTTPClientOptions struct {
 
 	Limits Limits // of one message
 
-	// StreamIdle is how long the stream of a call without a Timeout may be
-	// silent before it is taken for dead: it is resumed if that is possible,
-	// else the call fails. 0 means one minute.
-	StreamIdle time.Duration
-
-	// ListenIdle is the same for streams that carry no call: the GET stream
-	// and subscriptions/listen. 0 means five minutes.
+	// ListenIdle is how long a stream that carries no call may be silent before
+	// it is taken for dead: the GET stream and subscriptions/listen. 0 means
+	// five minutes. How long that of a call may be is the caller's business.
 	ListenIdle time.Duration
 
 	MaxInFlight int // calls sent and not answered; 0 means 64; subscriptions do not count
@@ -48,9 +44,6 @@ type HTTPClientOptions struct {
 }
 
 func (o HTTPClientOptions) withDefaults() HTTPClientOptions {
-	if o.StreamIdle == 0 {
-		o.StreamIdle = time.Minute
-	}
 	if o.ListenIdle == 0 {
 		o.ListenIdle = 5 * time.Minute
 	}
