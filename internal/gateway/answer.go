@@ -74,7 +74,15 @@ func (c *client) pass(ctx context.Context, s *patchbay.Session, r *wire.Request)
 	server := c.ep.single
 	switch r.Method {
 	case "tools/call":
-		return result(s.Forward(ctx, server, r.Method, r.Params))
+		raw, err := result(s.Forward(ctx, server, r.Method, r.Params))
+		if err == nil && mayBeTask(r) {
+			raw = c.noteTask(server, raw)
+		}
+		return raw, err
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return c.forwardTask(ctx, s, r)
+	case "tasks/list":
+		return c.listOwnTasks(ctx, s, r)
 	case "tools/list":
 		defer c.tellUnaccepted(ctx, r)
 	case "resources/subscribe":
@@ -127,14 +135,9 @@ func (c *client) answer(ctx context.Context, s *patchbay.Session, r *wire.Reques
 	case "logging/setLevel":
 		return emptyResult, refusal(s.SetLogLevel(ctx, "", member(r.Params, "level")))
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
-		server, err := c.taskServer(member(r.Params, "taskId"))
-		if err != nil {
-			return nil, refusal(err)
-		}
-		raw, err := s.Forward(ctx, server, r.Method, r.Params)
-		return raw, refusal(err)
+		return c.forwardTask(ctx, s, r)
 	case "tasks/list":
-		return c.listTasks(ctx, s)
+		return c.listTasks(ctx, s, r.Params)
 	}
 	return nil, wire.MethodNotFound(r.Method)
 }
@@ -151,7 +154,7 @@ func (c *client) callTool(ctx context.Context, s *patchbay.Session, r *wire.Requ
 	t, raw, err := s.ForwardCall(ctx, r.Params)
 	raw, err = result(raw, err)
 	if err == nil && mayBeTask(r) {
-		c.tasks.note(t.Server, raw)
+		raw = c.noteTask(t.Server, raw)
 	}
 	return raw, err
 }

@@ -22,11 +22,13 @@ type client struct {
 	session *patchbay.Session
 	asked   *patchbay.Client // what a modern one can do within a request; nil if that is nothing
 
+	identity string // whose it is; empty for whoever runs the gateway
+
 	mu      sync.Mutex
 	reach   map[*wire.Session][]string // the ways to it outside of requests; of modern ones the resources whose updates it wants
 	watched map[string]watched         // resources it has subscribed to, by the URI it knows
-	tasks   tasks
-	asking  map[string]int // progress tokens of the questions that it has not answered, and how many have each
+	asking  map[string]int             // progress tokens of the questions that it has not answered, and how many have each
+	tasks   map[taskRef]bool           // of which it hears
 
 	unaccepted string // what it was last told of definitions that nobody accepted
 
@@ -69,6 +71,7 @@ func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
 	if sess.Principal != tokenPrincipal { // which is the secret of whoever runs this
 		o.Identity = sess.Principal
 	}
+	c.identity = o.Identity
 	var err error
 	c.session, err = ep.gateway.host.NewSession(o)
 	return c, err
@@ -232,10 +235,13 @@ func (c *client) logged(ctx context.Context, _ string, params json.RawMessage) {
 }
 
 func (c *client) notified(ctx context.Context, server, method string, params json.RawMessage) {
-	if strings.HasPrefix(method, "notifications/tasks") && !c.tasks.of(params, server) && c.ep.single == "" {
-		return // another client's
+	switch {
+	case acknowledged(ctx, method, params):
+	case isTask(method):
+		c.taskNotified(ctx, server, method, params)
+	default:
+		c.passOn(ctx, method, params)
 	}
-	c.passOn(ctx, method, params)
 }
 
 // comeBack asks the client of a request what the server asks of us: to come back

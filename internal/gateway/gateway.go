@@ -40,6 +40,9 @@ type Gateway struct {
 	opts Options
 	log  *slog.Logger
 
+	tasks     taskOwners
+	listening sync.WaitGroup // for tasks, at servers
+
 	mu        sync.Mutex // guards what follows
 	closed    bool
 	endpoints map[string]*endpoint
@@ -192,5 +195,6 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	g.listening.Wait()
 	return all
 }

@@ -145,9 +145,17 @@ func (cs *clients) close() {
 
 // listen opens a subscription for a modern client.
 func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Filter) (wire.Filter, error) {
+	if want.TaskIDs != nil {
+		if err := needsTasks(sess); err != nil {
+			return wire.Filter{}, err
+		}
+	}
 	c, done, err := ep.client(sess)
 	if err != nil {
 		return wire.Filter{}, err
+	}
+	if want.TaskIDs != nil {
+		want.TaskIDs = c.listenForTasks(ctx, want.TaskIDs)
 	}
 	c.listens(sess, want.ResourceSubscriptions) // first: what it wants, nobody else's end takes back
 	honoured := want.ResourceSubscriptions[:0:0]
