@@ -31,10 +31,7 @@ const (
 // survey looks at every file that a reading depends on, without reading it.
 func (h *Host) survey() discover.Survey {
 	env := h.scan
-	further := []string{h.places.approvalsFile(), h.places.pinsFile()}
-	if !env.Strict {
-		further = append(further, h.places.userSettings(), h.places.projectSettings())
-	}
+	further := []string{h.places.approvalsFile(), h.places.pinsFile(), h.places.userSettings(), h.places.projectSettings()}
 	if r := h.reading.Load(); r != nil {
 		env.Disabled = r.settings.Discovery.DisabledProviders
 	}

@@ -56,7 +56,7 @@ type Options struct {
 	Environ []string // the environment, as in os.Environ; nil means the process's
 
 	Files         []string // further configuration files, trusted like the user's own
-	StrictConfig  bool     // read Files and nothing else
+	StrictConfig  bool     // servers are those of Files and no others; settings hold all the same
 	FailOnInvalid bool     // Open and Reload fail if any entry or file is invalid
 
 	// AllowedServerNames are the only servers to connect to, besides those of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"reflect"
 	"slices"
 
@@ -36,9 +37,6 @@ type goodSettings struct {
 // on saying what it said; of any other, what it might have denied is asked about.
 func (h *Host) readSettings() settings {
 	s := settings{good: map[string]goodSettings{}}
-	if h.opts.StrictConfig {
-		return s
-	}
 	var last map[string]goodSettings
 	if r := h.reading.Load(); r != nil {
 		last = r.goodSettings
@@ -46,7 +44,9 @@ func (h *Host) readSettings() settings {
 	s.user = s.read(h.places.userSettings(), config.ScopeUser, last)
 	// A project's settings can only restrict: nothing that comes with a clone
 	// may widen what its reader allows.
-	s.project = s.read(h.places.projectSettings(), config.ScopeProject, last)
+	if file := h.places.projectSettings(); !s.foreign(file) {
+		s.project = s.read(file, config.ScopeProject, last)
+	}
 	for _, id := range s.user.Discovery.DisabledProviders {
 		if !slices.ContainsFunc(Providers(), func(p Provider) bool { return p.ID == id }) {
 			s.problems = append(s.problems, config.Problem{
@@ -56,6 +56,18 @@ func (h *Host) readSettings() settings {
 		}
 	}
 	return s
+}
+
+// foreign reports whether a file of the project is another user's, who is not to
+// decide what happens here, and says so.
+func (s *settings) foreign(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || ownedByUser(info) {
+		return false
+	}
+	p := config.Problem{Severity: config.SeverityWarning, File: path, Message: "these settings of the project are ignored: the file belongs to another user"}
+	s.problems = append(s.problems, p)
+	return true
 }
 
 // read takes in one file, if it exists.

@@ -71,7 +71,7 @@ their tools.`,
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVar(&a.noColor, "no-color", false, "print no colours (also: NO_COLOR)")
 	flags.StringArrayVar(&a.mcpConfig, "mcp-config", nil, "read servers from this `file` too, trusted like your own (repeatable)")
-	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "read the --mcp-config files and nothing else")
+	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "servers of the --mcp-config files and no others; settings hold")
 	flags.BoolVar(&a.failOnInvalid, "fail-on-invalid", false, "fail if any entry or file is invalid")
 	flags.BoolVar(&a.noDaemon, "no-daemon", false, "work alone even if a daemon (patchbay serve) is running")
 	group := func(title string, commands ...*cobra.Command) {
