@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
@@ -23,5 +24,31 @@ func TestApprovalsOthersCanWrite(t *testing.T) {
 	snap := c.open().Snapshot()
 	if snap.Servers[0].State != config.NeedsApproval || len(snap.Problems) != 1 || !strings.Contains(snap.Problems[0].Message, "other users can write the file") {
 		t.Errorf("%s, %v", snap.Servers[0].State, snap.Problems)
+	}
+}
+
+// What another user wrote into a project does not decide anything here.
+func TestSettingsOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only the administrator can give a file away")
+	}
+	c := newComputer(t)
+	c.projectSettings(`{"permissions":{"deny":["*"]}}`)
+	file := filepath.Join(c.project, ".patchbay", "settings.json")
+	if err := os.Chown(file, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	c.opts.Lazy = false
+	c.declare(map[string]config.Server{"srv": scripted()})
+	h := c.open()
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow})
+	if len(s.Tools()) == 0 {
+		t.Error("its rules are applied")
+	}
+	if p := h.Snapshot().Problems; len(p) != 1 || p[0].File != file || p[0].Severity != config.SeverityWarning || !strings.Contains(p[0].Message, "another user") {
+		t.Errorf("problems: %v", p)
 	}
 }

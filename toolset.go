@@ -318,8 +318,10 @@ func (s *Session) decide(t *offered, rules []Rule, entry config.Entry, standard 
 	switch {
 	case v.Effect != policy.Passthrough:
 		return Decision{v.Effect, v.Rule, v.Reason}
-	case t.Server == "":
+	case t.Server == "" && standard == "":
 		return Decision{Allow, nil, "no rule is about it, and it only reads what servers offer"}
+	case t.Server == "":
+		return Decision{Effect(standard), nil, v.Reason + ", and permissions.default in the settings says so"}
 	}
 	own := s.opts.Default
 	switch settings := Effect(standard); {

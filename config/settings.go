@@ -95,8 +95,9 @@ func DecodeSettings(f *Fields) Settings {
 	}
 	f.Ignore("$schema")
 	s := Settings{Hooks: decodeHooks(f), Tools: f.selection("tools")}
+	s.Tools, _ = f.upTo(MaxRules, "tools", s.Tools)
 	if p := f.Object("permissions"); p != nil {
-		s.Permissions = Permissions{Allow: p.Strings("allow"), Ask: p.Strings("ask"), Deny: p.Strings("deny")}
+		s.Permissions = decodeRules(p)
 		s.Permissions.Default = decodeDefault(p)
 		p.reportUnknown()
 	}
@@ -138,6 +139,40 @@ func decodeNaming(f *Fields) (naming Naming) {
 	}
 	n.reportUnknown()
 	return naming
+}
+
+// MaxRules is how many permission rules one file may have, and how many patterns
+// of visible tools: every one is held against every tool.
+const MaxRules = 1000
+
+// decodeRules reads the rules, the restrictions first. Of those that are too many
+// to be applied each might be about any tool, so all are asked about.
+func decodeRules(p *Fields) (rules Permissions) {
+	left, cut := MaxRules, false
+	for _, list := range []struct {
+		name string
+		into *[]string
+	}{{"deny", &rules.Deny}, {"ask", &rules.Ask}, {"allow", &rules.Allow}} {
+		patterns, more := p.upTo(left, list.name, p.Strings(list.name))
+		*list.into = patterns
+		left -= len(patterns)
+		cut = cut || more && list.name != "allow"
+	}
+	if cut {
+		rules.Ask = append(rules.Ask, "*")
+	}
+	return rules
+}
+
+// upTo cuts a list of patterns after the first max, and reports the place.
+func (f *Fields) upTo(max int, name string, list []string) (kept []string, cut bool) {
+	if len(list) <= max {
+		return list, false
+	}
+	n, _ := f.Take(name)
+	f.at(n.Items[max], PointerAt(PointerTo(f.Pointer, name), max)).Report(SeverityError, "",
+		fmt.Sprintf("a file may have at most %d rules: from here on they are not applied", MaxRules), "one pattern with * can stand for many names")
+	return list[:max:max], true
 }
 
 // decodeDefault reads the permission for calls without a rule. A wrong one was

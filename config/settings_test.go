@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -128,5 +129,43 @@ func TestUnknownSettingsAreKept(t *testing.T) {
 	s, _ := decodeSettings(t, `{"later": {"a": [1, 2]}}`)
 	if string(s.Extra["later"]) != `{"a":[1,2]}` {
 		t.Errorf("Extra is %s", s.Extra)
+	}
+}
+
+// More rules than a file may have are not applied, and what they might have
+// restricted is asked about.
+func TestTooManyRules(t *testing.T) {
+	list := func(n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat("\"mcp__a__b\",\n", n), ",\n") + "]"
+	}
+	for _, tt := range []struct {
+		deny, ask, allow int
+		want             [3]int // of each
+		line             int    // of the problem, 0 if there is none
+	}{
+		{1000, 0, 0, [3]int{1000, 0, 0}, 0},
+		{400, 300, 300, [3]int{400, 300, 300}, 0},
+		{1001, 0, 0, [3]int{1000, 1, 0}, 1001},
+		{60000, 0, 5, [3]int{1000, 1, 0}, 1001},
+		{999, 3, 0, [3]int{999, 2, 0}, 999 + 1},
+		{0, 0, 1002, [3]int{0, 0, 1000}, 1001},
+	} {
+		text := `{"permissions":{"deny":` + list(tt.deny) + `,"ask":` + list(tt.ask) + `,"allow":` + list(tt.allow) + `}}`
+		node, err := ParseJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := NewFields(node, "settings.json", "")
+		p := DecodeSettings(f).Permissions
+		if got := [3]int{len(p.Deny), len(p.Ask), len(p.Allow)}; got != tt.want {
+			t.Errorf("%v: %v", tt, got)
+		}
+		if tt.want[1] > tt.ask && p.Ask[len(p.Ask)-1] != "*" {
+			t.Errorf("%v: what was cut is not asked about: %q", tt, p.Ask)
+		}
+		problems := *f.Problems
+		if tt.line == 0 && len(problems) > 0 || tt.line > 0 && (len(problems) == 0 || problems[0].Line != tt.line || problems[0].File != "settings.json" || !strings.Contains(problems[0].Message, "at most 1000 rules")) {
+			t.Errorf("%v: %v", tt, problems)
+		}
 	}
 }
