@@ -11,59 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/bridge"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
-	"github.com/patchbay-mcp/patchbay/internal/discover"
 )
-
-// prefixedLength is how long a name may be before which an agent puts its prefix:
-// with that it is as long as every model API takes.
-const prefixedLength = 64 - len("mcp__"+discover.SelfName+"__")
-
-// naming is how the session's tools and prompts are named.
-func (s *Session) naming(r *reading) bridge.Naming {
-	if s.opts.Prefixed {
-		return prefixedNaming(r.settings)
-	}
-	return s.host.ownNaming(r.settings)
-}
-
-// ownNaming is how names are made for those who add nothing to them.
-func (h *Host) ownNaming(s config.Settings) bridge.Naming {
-	n := cmp.Or(h.opts.Naming, s.Naming)
-	return bridge.Naming{Style: n.Style, MaxLength: n.MaxLength, LastWins: n.Collision == config.CollisionLastWins}
-}
-
-// prefixedNaming is how they are made for those who put a prefix before them.
-func prefixedNaming(s config.Settings) bridge.Naming {
-	n := s.Gateway.Naming
-	return bridge.Naming{
-		Style: cmp.Or(n.Style, config.NamingPlain), MaxLength: cmp.Or(n.MaxLength, prefixedLength),
-		LastWins: n.Collision == config.CollisionLastWins,
-	}
-}
-
-// silent are the servers of which it is not known what they have: nobody has
-// listed them yet, or they are switched off. Those of a project that may not be
-// used do not count: a file that nobody approved must not change a name.
-func (in toolInputs) silent() (servers []bridge.Silent) {
-	for i, st := range in.servers {
-		if in.catalogs[i] == nil {
-			servers = append(servers, bridge.Silent{Server: st.Name, Project: st.Origin.Project != ""})
-		}
-	}
-	for _, st := range in.off {
-		servers = append(servers, bridge.Silent{Server: st.Name})
-	}
-	return servers
-}
-
-// allNames are the names of the tools and of the prompts; nil of no set.
-func (set *toolSet) allNames() (tools, prompts *bridge.Names) {
-	if set == nil {
-		return nil, nil
-	}
-	_, prompts = set.prompts()
-	return set.names, prompts
-}
 
 // find returns the tool that a caller means. If it is not known, the servers that
 // the name begins with are connected first: they may have it.
@@ -76,23 +24,48 @@ func (s *Session) find(ctx context.Context, name string) (*offered, error) {
 	if len(named) == 0 {
 		return nil, err
 	}
-	if err := s.await(ctx, named); err != nil {
+	refused, err := s.await(ctx, named)
+	if err != nil {
 		return nil, err
 	}
 	set := s.toolset()
 	if t, err = set.find(name); err == nil {
 		return t, nil
 	}
-	if unknown, ok := errors.AsType[*bridge.UnknownError](err); ok {
-		// A tool of another server is something else, whatever it is called, and
-		// who asks for what is hidden is not led to what is beside it.
-		text := &bridge.UnknownError{Name: name}
-		if unknown.Hidden == (bridge.Ref{}) {
-			text.Suggestions = set.names.Suggest(name, func(server string) bool { return slices.Contains(named, server) })
-		}
-		err = errorf(KindToolNotFound, "%v", text)
+	if ambiguous, ok := errors.AsType[*bridge.AmbiguousError](err); ok && len(ambiguous.Silent) > 0 {
+		return nil, cmp.Or(refused[ambiguous.Silent[0]], err)
 	}
-	return nil, err
+	return nil, set.unknown(name, named, err)
+}
+
+// unknown is the error of a name that means no tool and begins with those of
+// servers. A tool of another server is something else, whatever it is called, and
+// who asks for what is hidden is not led to what is beside it.
+func (set *toolSet) unknown(name string, named []string, err error) error {
+	unknown, ok := errors.AsType[*bridge.UnknownError](err)
+	if !ok || len(named) == 0 {
+		return err
+	}
+	text := &bridge.UnknownError{Name: name}
+	if unknown.Hidden == (bridge.Ref{}) {
+		text.Suggestions = set.names.Suggest(name, func(server string) bool { return slices.Contains(named, server) })
+	}
+	return errorf(KindToolNotFound, "%v", text)
+}
+
+// unknownTool is the error of a name that means no tool, without connecting
+// anybody.
+func (s *Session) unknownTool(set *toolSet, name string, err error) error {
+	named := s.named(name)
+	var refused error
+	for _, server := range named {
+		_, why := s.reach(server, s.profile())
+		if why == nil {
+			return set.unknown(name, named, err)
+		}
+		refused = cmp.Or(refused, why)
+	}
+	return cmp.Or(refused, err)
 }
 
 // named are the servers that a name of a tool or a prompt begins with, or whose
@@ -112,19 +85,27 @@ func (s *Session) named(name string) (servers []string) {
 // Await connects the servers that the name of a tool or a prompt begins with, if
 // they are not, and waits until they have listed what they have. The error says
 // why none of them can be used; that there is no such server is none.
-func (s *Session) Await(ctx context.Context, name string) error { return s.await(ctx, s.named(name)) }
+func (s *Session) Await(ctx context.Context, name string) error {
+	_, err := s.await(ctx, s.named(name))
+	return err
+}
 
-func (s *Session) await(ctx context.Context, servers []string) error {
+// await returns, by server, why each cannot be used, and an error if none can.
+func (s *Session) await(ctx context.Context, servers []string) (refused map[string]error, err error) {
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, name := range servers {
 		wg.Go(func() { errs[i] = s.awaitServer(ctx, name) })
 	}
 	wg.Wait()
-	if slices.Contains(errs, nil) {
-		return nil // that one says what it has
+	refused = map[string]error{}
+	for i, name := range servers {
+		refused[name] = errs[i]
 	}
-	return cmp.Or(errs...)
+	if slices.Contains(errs, nil) {
+		return refused, nil // that one says what it has
+	}
+	return refused, cmp.Or(errs...)
 }
 
 func (s *Session) awaitServer(ctx context.Context, name string) error {

@@ -171,6 +171,7 @@ type Host struct {
 	knownMu sync.Mutex // guards what is known of catalogs
 	known   map[knownKey]*knownTools
 	infos   map[string]toolInfos // by server
+	clashes collisions
 
 	toolSets toolSets
 }

@@ -260,7 +260,7 @@ func (s *Session) Why(name string) (Tool, Decision, error) {
 	if err != nil {
 		hidden, ok := set.findHidden(name)
 		if !ok {
-			return Tool{}, Decision{}, err
+			return Tool{}, Decision{}, s.unknownTool(set, name, err)
 		}
 		t = hidden
 	}

@@ -141,6 +141,7 @@ func (h *Host) Snapshot() Snapshot {
 	for i := range snap.Servers {
 		h.addConnection(r, &snap.Servers[i], kinds)
 	}
+	h.addCollisions(snap.Servers)
 	return snap
 }
 
@@ -253,6 +254,7 @@ func (h *Host) reload(ctx context.Context) error {
 	for _, m := range merged {
 		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry)]))
 	}
+	reportLikeNames(snap.Servers)
 	if h.opts.FailOnInvalid {
 		if bad := snap.errors(); len(bad) > 0 {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}

@@ -59,12 +59,14 @@ func (in toolInputs) same(other toolInputs) bool {
 		slices.Equal(in.servers, other.servers) && slices.Equal(in.catalogs, other.catalogs)
 }
 
-func (s *Session) toolInputs() toolInputs {
-	h := s.host
+func (s *Session) toolInputs() toolInputs { return s.host.toolInputs(s.profile(), s.selects) }
+
+// toolInputs is what a tool set of those servers is made of that are selected.
+func (h *Host) toolInputs(p conn.Profile, selects func(r *reading, server string) bool) toolInputs {
 	in := toolInputs{reading: h.reading.Load(), pins: h.pinsSeq.Load()}
 	for i := range in.reading.snap.Servers {
 		st := &in.reading.snap.Servers[i]
-		if !st.InForce || !s.selects(in.reading, st.Name) {
+		if !st.InForce || !selects(in.reading, st.Name) {
 			continue
 		}
 		if !st.usable() {
@@ -73,7 +75,7 @@ func (s *Session) toolInputs() toolInputs {
 			}
 			continue
 		}
-		if sv, ok := h.manager.Server(st.Name, s.profile()); ok {
+		if sv, ok := h.manager.Server(st.Name, p); ok {
 			in.servers, in.catalogs = append(in.servers, st), append(in.catalogs, sv.Catalog())
 		}
 	}
@@ -251,15 +253,19 @@ func (s *Session) allTools(in toolInputs) (all []offered, asked []bridge.Exposed
 	}
 	asked = make([]bridge.Exposed, len(all))
 	for i, t := range all {
-		asked[i].Ref = t.ref()
-		if at, ok := in.reading.inForce[t.Server]; ok {
-			st := &in.reading.snap.Servers[at]
-			asked[i].Name, asked[i].Project = toolRule(st.Server, t.Tool.Tool).ExposedName, st.Origin.Project != ""
-		} else {
-			asked[i].Name = t.Tool.Tool // ours
-		}
+		asked[i] = in.reading.exposed(t.ref())
 	}
 	return all, asked
+}
+
+// exposed is a tool as it is to be named.
+func (r *reading) exposed(ref bridge.Ref) bridge.Exposed {
+	at, ok := r.inForce[ref.Server]
+	if !ok {
+		return bridge.Exposed{Ref: ref, Name: ref.Tool} // ours
+	}
+	st := &r.snap.Servers[at]
+	return bridge.Exposed{Ref: ref, Name: toolRule(st.Server, ref.Tool).ExposedName, Project: st.Origin.Project != ""}
 }
 
 // toolRule is what an entry says about one of its tools.

@@ -199,7 +199,7 @@ func TestNobodysName(t *testing.T) {
 	hidden := names.Hide(func(r Ref) bool { return r.Server == "my_server" || r.Server == "foo1" })
 	for name, want := range map[string]string{
 		"my_server__pay":      `unknown tool "my_server__pay"`,
-		"mcp__my_server__pay": `tool name "mcp__my_server__pay" may mean "my.server/pay", or one that is not offered`,
+		"mcp__my_server__pay": `unknown tool "mcp__my_server__pay"`,
 		"my_server.pay":       `unknown tool "my_server.pay"`,
 		"my.server.pay":       "my.server/pay",
 		"a__b__c":             `tool name "a__b__c" may mean "a/b__c", or a tool of "a__b", which is not there`,

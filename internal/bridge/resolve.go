@@ -49,7 +49,8 @@ func (e *AmbiguousError) Error() string {
 
 // Resolve returns the tool that a name means: one of the names given here, or
 // else any other rendering of a pair, server/tool, server.tool, or the name the
-// entry asked for, if exactly one tool fits and no silent server may have another.
+// entry asked for, if that means exactly one tool: no other fits, and no silent
+// server may have one, but for those with less right to the name.
 // The error is an *UnknownError or an *AmbiguousError.
 func (s *Names) Resolve(name string) (Ref, error) {
 	if i, ok := s.byName[name]; ok {
@@ -62,43 +63,69 @@ func (s *Names) Resolve(name string) (Ref, error) {
 	if len(found) == 0 {
 		return Ref{}, &UnknownError{Name: name, Suggestions: s.Suggest(name, nil)}
 	}
-	e := &AmbiguousError{Name: name}
+	i, silent := s.first(name, found)
+	switch {
+	case i == none:
+		return Ref{}, s.ambiguous(name, found, silent)
+	case s.hides(i):
+		return Ref{}, &UnknownError{Name: name, Hidden: s.tools[i].Ref}
+	}
+	return s.tools[i].Ref, nil
+}
+
+func (s *Names) hides(i int) bool { return s.hidden != nil && s.hidden[i] }
+
+// first returns the one of the tools that a name may mean that has more right to it
+// than all others and than the silent servers that may have one; none if there is
+// none. It also returns those servers.
+func (s *Names) first(name string, found []int) (first int, silent []string) {
+	var others []claim
+	for _, other := range s.silent {
+		if fit, ok := begins(name, other.Server); ok && !slices.ContainsFunc(found, func(i int) bool { return s.tools[i].Server == other.Server }) {
+			silent = append(silent, other.Server)
+			others = append(others, claim{fit: fit, own: !other.Project})
+		}
+	}
+	for _, i := range found {
+		others = append(others, s.alias(name, i))
+	}
+	for _, i := range found {
+		mine, before := s.alias(name, i), 0
+		for _, other := range others {
+			if mine.over(other) {
+				before++
+			}
+		}
+		if before == len(others)-1 { // all but itself
+			return i, silent
+		}
+	}
+	return none, silent
+}
+
+// alias is the right of a tool to a name that is another way to write it.
+func (s *Names) alias(name string, i int) claim {
+	t := s.tools[i]
+	c := claim{fit: altered, own: !t.Project}
+	plain := []string{"mcp__" + t.Server + "__" + t.Tool, t.Server + "__" + t.Tool, t.Server + "/" + t.Tool, t.Server + "." + t.Tool}
+	if slices.Contains(plain, name) || strings.HasSuffix(name, "_"+hash(t.Ref, 0)) { // which means it alone
+		c.fit = exact
+	}
+	return c
+}
+
+// ambiguous says what a name may mean, of what is not hidden.
+func (s *Names) ambiguous(name string, found []int, silent []string) error {
+	e := &AmbiguousError{Name: name, Silent: silent}
 	for _, i := range found {
 		if !s.hides(i) {
 			e.Refs = append(e.Refs, s.tools[i].Ref)
 		}
 	}
-	if len(found) == 1 {
-		e.Silent = s.othersMayHave(name, s.tools[found[0]])
+	if len(e.Refs) == 0 {
+		return &UnknownError{Name: name, Hidden: s.tools[found[0]].Ref}
 	}
-	switch {
-	case len(e.Refs) == 0:
-		return Ref{}, &UnknownError{Name: name, Hidden: s.tools[found[0]].Ref}
-	case len(found) == 1 && len(e.Silent) == 0:
-		return e.Refs[0], nil
-	}
-	return Ref{}, e
-}
-
-func (s *Names) hides(i int) bool { return s.hidden != nil && s.hidden[i] }
-
-// othersMayHave returns the silent servers that may have a tool of that name, and
-// have no lesser right to it than the tool that is known.
-func (s *Names) othersMayHave(name string, known Exposed) (servers []string) {
-	for _, other := range s.silent {
-		fit, ok := begins(name, other.Server)
-		if !ok || other.Server == known.Server {
-			continue
-		}
-		mine := claim{fit: altered, own: !known.Project}
-		if slices.Contains([]string{"mcp__" + known.Server + "__" + known.Tool, known.Server + "__" + known.Tool, known.Server + "/" + known.Tool, known.Server + "." + known.Tool}, name) {
-			mine.fit = exact
-		}
-		if !mine.over(claim{fit: fit, own: !other.Project}) {
-			servers = append(servers, other.Server)
-		}
-	}
-	return servers
+	return e
 }
 
 // aliases are the other ways to write the tools of a set: positions in order.

@@ -17,7 +17,7 @@ import (
 
 func TestResolve(t *testing.T) {
 	x, y := strings.Repeat("x", 90), strings.Repeat("y", 90)
-	set := tools("github/create_issue", "context7/query-docs", "my-server/do.it", "my.server/do-it", "a/b__c", "a__b/c", "a.b/c", "a/b.c",
+	set := tools("github/create_issue", "context7/query-docs", "my-server/do.it", "my.server/do-it", "a/b__c", "a__b/c", "a.b/c", "a/b.c", "a_b/c",
 		"play/play_stop", "mail/send=send_mail", x+"/"+y)
 	for _, tt := range []struct {
 		style      config.NamingStyle
@@ -41,6 +41,7 @@ func TestResolve(t *testing.T) {
 		{config.NamingXcsh, "mcp_my_server_do_it", `tool name "mcp_my_server_do_it" is ambiguous: it may mean "my-server/do.it" or "my.server/do-it"`},
 		{"", "mcp__a__b__c", `tool name "mcp__a__b__c" is ambiguous: it may mean "a/b__c" or "a__b/c"`},
 		{config.NamingXcsh, "mcp__a__b__c", `tool name "mcp__a__b__c" is ambiguous: it may mean "a/b__c" or "a__b/c"`},
+		{"", "a_b__c", "a_b/c"}, // as it is written, though a.b/c is written so, too
 		{"", "a.b.c", `tool name "a.b.c" is ambiguous: it may mean "a/b.c" or "a.b/c"`},
 		{"", "a.b/c", "a.b/c"},
 

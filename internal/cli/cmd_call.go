@@ -58,10 +58,15 @@ func (a *app) call(ctx context.Context, c *control.Client, tool string, given to
 	if err != nil {
 		return err
 	}
-	if err := reach(ctx, c, tool); err != nil {
+	if err := lookUp(ctx, c, tool); err != nil && kindOf(err) != patchbay.KindToolNotFound {
 		return err
 	}
 	r, err := c.Call(ctx, patchbay.Call{Tool: tool, Arguments: arguments, Progress: a.showProgress()}, a.callOptions())
+	if err != nil && kindOf(err) == patchbay.KindToolNotFound { // now that its server is connected it may be known
+		if denied := lookUp(ctx, c, tool); denied != nil && kindOf(denied) == patchbay.KindDenied {
+			return denied
+		}
+	}
 	if err != nil {
 		if e := asError(err); e.Kind == patchbay.KindServer {
 			if known, unknown := c.Why(ctx, tool); unknown == nil {

@@ -16,8 +16,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Show every file read and everything that is wrong",
 		Long: `Show every configuration file that was found and what is wrong in it, variables
-that servers refer to and that are not set, and servers that are the same
-connection under two names. Nothing is started or contacted.
+that servers refer to and that are not set, servers that are the same connection
+under two names, and names of tools that collide. Nothing is started or contacted.
 
 The exit code is 1 if anything is an error, else 0.`,
 		Example: `  patchbay doctor

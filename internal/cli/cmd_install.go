@@ -39,6 +39,9 @@ and the file as it was is kept in your state directory. In TOML and YAML files t
 entry is a block between "# >>> patchbay" and "# <<< patchbay". Doing it again
 changes nothing.
 
+The product names tools after the entry, the server and the tool, as Claude Code
+does: mcp__patchbay__github__create_issue. Its own rules about tools have to say so.
+
 Servers that the product has itself it then has twice, and "install" says which.
 To leave them to Patchbay, import them and remove them from the product's file; to
 leave them to the product, disable them, which hides them from all agents that

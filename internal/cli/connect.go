@@ -144,29 +144,6 @@ func asError(err error) *patchbay.Error {
 
 func kindOf(err error) patchbay.Kind { return asError(err).Kind }
 
-// reach makes sure that a tool is known and not denied. One that no catalog has
-// may be of a server that was never connected, or be new: if the name says of
-// which server, that one is connected and the name looked up once more. Nothing
-// here is a guess.
-func reach(ctx context.Context, c *control.Client, tool string) error {
-	unknown := lookUp(ctx, c, tool)
-	if unknown == nil || kindOf(unknown) != patchbay.KindToolNotFound {
-		return unknown
-	}
-	snap, err := c.Snapshot(ctx, false)
-	if err != nil {
-		return err
-	}
-	server := serverOf(tool, snap.Servers)
-	if server == "" {
-		return unknown
-	}
-	if err := c.Connect(ctx, server); err != nil {
-		return err
-	}
-	return lookUp(ctx, c, tool)
-}
-
 // lookUp returns an error if a tool is not known, or denied. To callers the two
 // are the same; the person at the keyboard is told which it is.
 func lookUp(ctx context.Context, c *control.Client, tool string) error {
@@ -183,7 +160,7 @@ func serverOf(tool string, servers []patchbay.ServerStatus) string {
 	best := ""
 	for _, s := range servers {
 		plain := plainName(s.Name)
-		for _, prefix := range []string{s.Name + ".", s.Name + "/", "mcp__" + plain + "__", "mcp_" + plain + "_"} {
+		for _, prefix := range []string{s.Name + ".", s.Name + "/", plain + "__", "mcp__" + plain + "__", "mcp_" + plain + "_"} {
 			if strings.HasPrefix(tool, prefix) && len(s.Name) > len(best) {
 				best = s.Name
 			}
