@@ -185,12 +185,11 @@ func (s *Session) execute(ctx context.Context, t *offered, params json.RawMessag
 	if t.strict {
 		accept = func(c *conn.Catalog) error { return s.accepts(t.Tool, c) }
 	}
-	send := func() (json.RawMessage, error) {
-		return s.request(ctx, t.Server, wire.Call{Method: "tools/call", Params: params, Progress: progress}, accept)
-	}
-	raw, err := send()
-	if err != nil && s.visitURLs(ctx, t.Server, err) {
-		return send()
+	call := wire.Call{Method: "tools/call", Params: params, Progress: progress}
+	raw, repeats, err := s.request(ctx, t.Server, call, accept)
+	if err != nil && s.visitURLs(ctx, t.Server, err, repeats) {
+		call.Repeats = repeats
+		raw, _, err = s.request(ctx, t.Server, call, accept)
 	}
 	return raw, err
 }
@@ -359,24 +358,26 @@ func (s *Session) protectProgress(report func(json.RawMessage)) func(json.RawMes
 // send sends one request that is no tools/call.
 func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.RawMessage, error) {
 	if s.host.opts.Observe == nil {
-		return s.request(ctx, server, c, nil)
+		raw, _, err := s.request(ctx, server, c, nil)
+		return raw, err
 	}
 	meta, _ := wire.Member(c.Params, "_meta")
 	r, params := s.begin(c.Method, server, c.Params, meta)
 	c.Params = params
-	raw, err := s.request(ctx, server, c, nil)
+	raw, _, err := s.request(ctx, server, c, nil)
 	s.end(ctx, r, raw, err)
 	return raw, err
 }
 
 // request sends one request over the session's kind of connection, if accept,
-// which may be nil, does not object to what the server offers.
-func (s *Session) request(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, error) {
+// which may be nil, does not object to what the server offers. It also returns who
+// counts how often that is made again.
+func (s *Session) request(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, *wire.Repeats, error) {
 	s.askRoots(ctx)
 	kind := s.kind.Load()
 	sv, err := s.reach(server, *kind)
 	if err != nil {
-		return nil, err
+		return nil, c.Repeats, err
 	}
 	f := s.takeOff(ctx, sv.Name(), c.Method)
 	defer f.land()
@@ -388,15 +389,18 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 	}
 	c.Tag = f
 	limit(ctx, sv, &c)
+	if c.Repeats == nil {
+		c.Repeats = &f.repeats
+	}
 	raw, err := sv.CallListed(ctx, c, accept)
 	for errors.Is(err, conn.ErrReleased) && s.kind.Load() != kind { // the session has moved before it was sent
 		kind = s.kind.Load()
 		if sv, err = s.reach(server, *kind); err != nil {
-			return nil, err
+			return nil, c.Repeats, err
 		}
 		raw, err = sv.CallListed(ctx, c, accept)
 	}
-	return raw, callError(sv.Name(), err)
+	return raw, c.Repeats, callError(sv.Name(), err)
 }
 
 // reach returns a connection of a server, unless the session's rules deny all of

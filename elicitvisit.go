@@ -128,9 +128,9 @@ const maxURLs = 8
 // visitURLs sees to what a server says it needs before a call: a person who
 // visits URLs. It reports whether that was done, and the call is worth another
 // try.
-func (s *Session) visitURLs(ctx context.Context, server string, err error) bool {
+func (s *Session) visitURLs(ctx context.Context, server string, err error, repeats *wire.Repeats) bool {
 	refusal, ok := errors.AsType[*RPCError](err)
-	if !ok || refusal.Code != codeURLElicitationRequired {
+	if !ok || refusal.Code != codeURLElicitationRequired || !repeats.Again(wire.SignVisited) {
 		return false
 	}
 	questions := s.urlQuestions(server, refusal)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A flight is a request of a session that is under way to a server. What the
@@ -14,6 +16,7 @@ type flight struct {
 	method  string
 	ctx     context.Context // of the caller; its values say on whose behalf the request is made
 	number  uint64          // grows with each flight of the host
+	repeats wire.Repeats    // of the request, if nobody else counts them
 
 	// Guarded by Session.mu.
 	down    chan struct{} // closed when it has landed; nil if nobody asked

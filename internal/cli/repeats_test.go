@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,12 +22,17 @@ import (
 )
 
 // A sign is a way to answer a call, or not to, on which somebody might make the
-// call again.
+// call again. A server does one of them, over stdio or HTTP.
 type sign struct {
 	name   string
-	modern bool                            // the server is
+	modern bool // the server is
+	most   int  // executions of one call of a client; 0 means one
+
 	answer func(out io.Writer, id wire.ID) // nil ends the process
-	most   int                             // executions of a call; 0 means one
+
+	http      func(c *httpSign, w http.ResponseWriter, m wire.Message) // nil means stdio
+	noSession bool                                                     // the server gives out no session id
+	entry     string                                                   // further members of the entry
 }
 
 func say(format string, args ...any) func(io.Writer, wire.ID) {
@@ -34,55 +42,187 @@ func say(format string, args ...any) func(io.Writer, wire.ID) {
 }
 
 const (
-	doneAnswer = `{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}`
-	someError  = `{"jsonrpc":"2.0","id":ID,"error":{"code":%d,"message":"%s"}}`
+	doneAnswer   = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[]}}`
+	someError    = `{"jsonrpc":"2.0","id":ID,"error":{"code":%d,"message":"%s"}}`
+	inputAnswer  = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}}}}`
+	laterAnswer  = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required","requestState":"s"}}`
+	visitError   = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32042,"message":"go there","data":{"elicitations":[{"mode":"url","message":"go","elicitationId":"e","url":"https://example.test/"}]}}}`
+	visited      = `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e"}}`
+	versionError = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28","2025-11-25"],"requested":"2026-07-28"}}}`
 )
 
-// signs are what servers over stdio do.
+// changingKey is an entry whose credential is another one each time, fixedKey one
+// whose is not.
+const (
+	changingKey = `, "headersHelper": "printf '{\"X-Key\":\"k%s\"}' $(date +%s%N)"`
+	fixedKey    = `, "headersHelper": "printf '{\"X-Key\":\"k\"}'"`
+)
+
+// signs are what a server can think of.
 var signs = []sign{
 	{name: "shutting", answer: say(someError, -32000, "the server is shutting down")},
 	{name: "ended", answer: say(someError, -32000, "shutting down")},
 	{name: "farewell", answer: say(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}` + "\n" + doneAnswer)},
 	{name: "refused", answer: say(`{"jsonrpc":"2.0","method":"notifications/patchbay/refused","params":{"requestId":ID}}` + "\n" + doneAnswer)},
 	{name: "lines", answer: say("!farewell\n!refused ID\n" + doneAnswer)},
-	{name: "gone", answer: nil},
+	{name: "gone"},
+	{name: "gonemodern", modern: true},
+	{name: "headers", modern: true, answer: say(someError, -32020, "header mismatch")},
+	{name: "version", modern: true, answer: say(versionError)},
+	{name: "session", answer: say(someError, -32001, "Session not found")},
+	{name: "input", modern: true, answer: say(inputAnswer), most: 10},
+	{name: "later", modern: true, answer: say(laterAnswer), most: 4},
+	{name: "visit", answer: say(visitError), most: 2},
+
+	{name: "http400", http: status(400, someError, -32000, "your session is unknown")},
+	{name: "http400null", http: status(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: no valid session"}}`)},
+	{name: "http401", http: status(401, "no session"), entry: `, "headers": {"Authorization": "Bearer fixed"}`},
+	{name: "http401same", http: status(401, ""), entry: fixedKey},
+	{name: "http401other", http: status(401, ""), entry: changingKey, most: 2},
+	{name: "http403", http: status(403, ""), entry: changingKey},
+	{name: "http404", http: status(404, someError, -32001, "Session not found"), most: 2},
+	{name: "http404none", http: status(404, someError, -32001, "Session not found"), noSession: true},
+	{name: "http404modern", modern: true, http: status(404, someError, -32001, "Session not found")},
+	{name: "http307", http: status(307, ""), most: 2},
+	{name: "http429", http: status(429, "")},
+	{name: "http503", http: status(503, "shutting down")},
+	{name: "httpshutting", http: status(200, someError, -32000, "the server is shutting down")},
+	{name: "httpfarewell", http: stream(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`, doneAnswer)},
+	{name: "httpgone", http: func(*httpSign, http.ResponseWriter, wire.Message) { panic(http.ErrAbortHandler) }},
+	{name: "httpvoid", http: stream()},
+	{name: "httpvisit", http: stream(visitError), most: 2},
+	{name: "httpheaders", modern: true, http: status(400, someError, -32020, "header mismatch")},
+	{name: "httpnewheaders", modern: true, most: 2, entry: `, "pin": "off"`, http: func(c *httpSign, w http.ResponseWriter, m wire.Message) {
+		c.header++ // the tool has other headers from now on
+		status(400, someError, -32020, "header mismatch")(c, w, m)
+	}},
+	{name: "httpversion", modern: true, http: status(400, versionError)},
+	{name: "httpinput", modern: true, http: status(200, inputAnswer), most: 10},
+	// Each time another of those that are good for one repeat: two in all.
+	{name: "httpall", entry: changingKey, most: 3, http: func(c *httpSign, w http.ResponseWriter, m wire.Message) {
+		turns := []int{404, 401, 307, 404, 401, 307}
+		c.turn++
+		status(turns[c.turn%len(turns)], "")(c, w, m)
+	}},
 }
 
-// serveSign is a server that says on another connection when it executes its
-// tool, act, and then does what the sign is.
-func serveSign(name string, tell io.Writer) {
-	var s sign
-	for _, s = range signs {
-		if s.name == name {
-			break
+// status answers with a status and a body.
+func status(code int, format string, args ...any) func(*httpSign, http.ResponseWriter, wire.Message) {
+	return func(c *httpSign, w http.ResponseWriter, m wire.Message) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Location", c.path) // if it is a redirect
+		w.WriteHeader(code)
+		say(format, args...)(w, m.ID)
+	}
+}
+
+// stream answers with events.
+func stream(messages ...string) func(*httpSign, http.ResponseWriter, wire.Message) {
+	return func(_ *httpSign, w http.ResponseWriter, m wire.Message) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, text := range messages {
+			say("data: %s\n", text)(w, m.ID)
 		}
 	}
-	answer := func(id wire.ID, result string) {
-		fmt.Println(string(wire.Message{ID: id, Result: json.RawMessage(result)}.AppendTo(nil)))
+}
+
+// What servers say of themselves, and of their tool.
+const (
+	signInitialized = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sign","version":"1"}}`
+	signDiscovered  = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
+	signTools       = `{"resultType":"complete","tools":[{"name":"act","inputSchema":{"type":"object"%s}}],"ttlMs":0,"cacheScope":"private"}`
+)
+
+// reply is the answer to a request that is no call.
+func (s *sign) reply(m wire.Message, schema string) wire.Message {
+	switch {
+	case m.Method == "initialize" && !s.modern:
+		return wire.Message{ID: m.ID, Result: json.RawMessage(signInitialized)}
+	case m.Method == "server/discover" && s.modern:
+		return wire.Message{ID: m.ID, Result: json.RawMessage(signDiscovered)}
+	case m.Method == "tools/list":
+		return wire.Message{ID: m.ID, Result: json.RawMessage(fmt.Sprintf(signTools, schema))}
 	}
+	return wire.Message{ID: m.ID, Error: wire.MethodNotFound(m.Method)}
+}
+
+// serveSign is a server over stdio that says on another connection when it
+// executes its tool, act, and then does what the sign is.
+func serveSign(name string, tell io.Writer) {
+	i := slices.IndexFunc(signs, func(s sign) bool { return s.name == name })
+	s := &signs[i]
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		m, err := wire.Parse(in.Bytes(), wire.Limits{})
-		if err != nil || m.Kind() != wire.KindRequest {
-			continue
-		}
 		switch {
-		case m.Method == "initialize":
-			answer(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sign","version":"1"}}`)
-		case m.Method == "server/discover" && s.modern:
-			answer(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
-		case m.Method == "tools/list":
-			answer(m.ID, `{"resultType":"complete","tools":[{"name":"act","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}`)
-		case m.Method == "tools/call":
+		case err != nil || m.Kind() != wire.KindRequest:
+		case m.Method != "tools/call":
+			fmt.Println(string(s.reply(m, "").AppendTo(nil)))
+		default:
 			fmt.Fprintln(tell, name)
 			if s.answer == nil {
 				os.Exit(3)
 			}
 			s.answer(os.Stdout, m.ID)
-		default:
-			say(someError, wire.CodeMethodNotFound, "no such method")(os.Stdout, m.ID)
+			if name == "visit" { // the person is done there, sooner or later
+				time.AfterFunc(300*time.Millisecond, func() { fmt.Println(visited) })
+			}
 		}
 	}
 	os.Exit(0)
+}
+
+// httpSign is the same over HTTP.
+type httpSign struct {
+	*sign
+	tally  *tally
+	path   string
+	header int // which header the tool wants
+	turn   int
+
+	mu       sync.Mutex
+	sessions int
+	listens  chan string // what is said on the GET stream
+}
+
+func (c *httpSign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && !c.modern {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case text := <-c.listens:
+				fmt.Fprintf(w, "data: %s\n\n", text)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, err := wire.Parse(body, wire.Limits{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil || m.Kind() != wire.KindRequest:
+		w.WriteHeader(http.StatusAccepted)
+	case m.Method != "tools/call":
+		w.Header().Set("Content-Type", "application/json")
+		if m.Method == "initialize" && !c.noSession {
+			c.sessions++
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", c.sessions))
+		}
+		schema := ""
+		if c.header > 0 {
+			schema = fmt.Sprintf(`,"properties":{"a":{"type":"string","x-mcp-header":"H%d"}}`, c.header)
+		}
+		_, _ = w.Write(c.reply(m, schema).AppendTo(nil))
+	default:
+		c.tally.add(c.name)
+		if c.name == "httpvisit" {
+			time.AfterFunc(300*time.Millisecond, func() { c.listens <- visited })
+		}
+		c.http(c, w, m)
+	}
 }
 
 // A tally counts what servers execute.
@@ -136,6 +276,15 @@ func (y *tally) of(name string) int {
 	return y.counts[name]
 }
 
+// check demands that something has been executed, so often at most.
+func (y *tally) check(t *testing.T, name string, most int) {
+	t.Helper()
+	y.await(t, name)
+	if n := y.of(name); n > most {
+		t.Errorf("%s was executed %d times, want at most %d", name, n, most)
+	}
+}
+
 // await returns when something has been executed.
 func (y *tally) await(t *testing.T, name string) {
 	t.Helper()
@@ -173,71 +322,129 @@ func (a *agent) outcome(id wire.ID) wire.Message {
 	}
 }
 
-// tool is the name under which an agent sees the tool of a server.
-func (a *agent) tool(server, tool string) string {
-	a.t.Helper()
-	var list struct{ Tools []struct{ Name string } }
-	if err := json.Unmarshal(a.outcome(a.send("tools/list", `{}`)).Result, &list); err != nil {
-		a.t.Fatal(err)
-	}
-	for _, t := range list.Tools {
-		if strings.HasSuffix(t.Name, server+"__"+tool) {
-			return t.Name
-		}
-	}
-	a.t.Fatalf("no tool %s of %s in %v", tool, server, list)
-	return ""
-}
-
-// No server can have a call made again by what it answers, neither its own nor
-// another's.
-func TestNothingIsExecutedTwice(t *testing.T) {
+// No server can have a call made again by what it answers more often than the list
+// of signs permits, and never another one's.
+func TestRepeats(t *testing.T) {
 	y := newTally(t)
+	mux := http.NewServeMux()
+	remote := httptest.NewServer(mux)
+	t.Cleanup(remote.Close)
 	entries := []string{`"slow": ` + mcptestEntry("-tell", y.address)}
-	for _, s := range signs {
-		entries = append(entries, fmt.Sprintf("%q: %s", s.name, mcptestEntry("-tell", y.address, "-sign", s.name)))
+	for i := range signs {
+		s := &signs[i]
+		entry := mcptestEntry("-tell", y.address, "-sign", s.name)
+		if s.http != nil {
+			path := "/" + s.name
+			mux.Handle(path, &httpSign{sign: s, tally: y, path: path, listens: make(chan string, 100)})
+			entry = fmt.Sprintf(`{"type": "http", "url": %q%s}`, remote.URL+path, s.entry)
+		}
+		entries = append(entries, fmt.Sprintf("%q: %s", s.name, entry))
 	}
 	home, project := machine(t)
 	write(t, filepath.Join(home, ".config", "patchbay", "mcp.json"), `{"mcpServers": {`+strings.Join(entries, ",")+`}}`)
-	startGateway(t, home, project)
+	g := startGateway(t, home, project)
 	st := &station{t: t, home: home, project: project, env: patchbayCommand(t, home, project).Env}
 
+	a := st.start("serve", "--stdio")
+	a.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"test","version":"1"}}`)
+	if err := a.conn.Write(t.Context(), wire.Message{Method: "notifications/initialized"}); err != nil {
+		t.Fatal(err)
+	}
+	tools := a.tools(len(signs) + 1)
+	// A call of another server is under way all the time.
+	slow := a.send("tools/call", `{"name":"`+tools["slow__slow"]+`"}`)
+	y.await(t, "began")
+
+	permitted := map[string]int{}
 	for _, s := range signs {
-		t.Run(s.name, func(t *testing.T) {
-			// A call of another server is under way all the time.
-			a := st.start("serve", "--stdio")
-			a.t = t
-			a.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}}},"clientInfo":{"name":"test","version":"1"}}`)
-			if err := a.conn.Write(t.Context(), wire.Message{Method: "notifications/initialized"}); err != nil {
-				t.Fatal(err)
-			}
-			act, slow := a.tool(s.name, "act"), a.tool("slow", "slow")
-			y.reset("began")
-			bystander := a.send("tools/call", `{"name":"`+slow+`"}`)
-			y.await(t, "began")
-			t.Logf("%s", a.outcome(a.send("tools/call", `{"name":"`+act+`","arguments":{}}`)).AppendTo(nil))
+		most := max(s.most, 1)
+		t.Run(s.name+"/stdio", func(t *testing.T) {
+			t.Logf("%s", a.outcome(a.send("tools/call", `{"name":"`+tools[s.name+"__act"]+`","arguments":{"a":"b"}}`)).AppendTo(nil))
 			a.ask("ping", `{}`) // whatever would happen on the way has happened
-			if n, most := y.of(s.name), max(s.most, 1); n == 0 || n > most {
-				t.Errorf("it was executed %d times, want at most %d", n, most)
-			}
-			if n := y.of("began"); n != 1 {
-				t.Errorf("the call of another server was executed %d times", n)
-			}
-			params := fmt.Sprintf(`{"requestId":%s}`, bystander)
-			if err := a.conn.Write(t.Context(), wire.Message{Method: "notifications/cancelled", Params: json.RawMessage(params)}); err != nil {
-				t.Fatal(err)
-			}
-			y.await(t, "cancelled")
-			if said := a.said.String(); said != "" {
-				t.Errorf("the relay said %s", said)
-			}
+			permitted[s.name] += most
+			y.check(t, s.name, permitted[s.name])
 		})
+		t.Run(s.name+"/http", func(t *testing.T) {
+			rounds, params := 0, `"name":"act","arguments":{"a":"b"}`
+			for answer := ""; rounds == 0 || strings.Contains(answer, `"input_required"`) && rounds < 5; rounds++ {
+				answer = g.elicitedCall("/mcp/"+s.name, params)
+				t.Logf("%s", answer)
+				params = `"name":"act","arguments":{"a":"b"}` + inputFor(answer)
+			}
+			if permitted[s.name] += most; s.modern { // the client itself makes it so often
+				permitted[s.name] += rounds - 1
+			}
+			y.check(t, s.name, permitted[s.name])
+		})
+	}
+	for _, s := range signs { // once more: now they have had time
+		y.check(t, s.name, permitted[s.name])
+	}
+	if n := y.of("began"); n != 1 {
+		t.Errorf("the call of another server was executed %d times", n)
+	}
+	params := fmt.Sprintf(`{"requestId":%s}`, slow)
+	if err := a.conn.Write(t.Context(), wire.Message{Method: "notifications/cancelled", Params: json.RawMessage(params)}); err != nil {
+		t.Fatal(err)
+	}
+	y.await(t, "cancelled")
+	if said := a.said.String(); said != "" {
+		t.Errorf("the relay said %s", said)
 	}
 }
 
-// reset forgets what was counted under a name.
-func (y *tally) reset(name string) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	delete(y.counts, name)
+// tools returns the names of all tools, by server and tool, once there are those
+// of so many servers.
+func (a *agent) tools(servers int) map[string]string {
+	a.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		var list struct{ Tools []struct{ Name string } }
+		if err := json.Unmarshal(a.outcome(a.send("tools/list", `{}`)).Result, &list); err != nil {
+			a.t.Fatal(err)
+		}
+		names, from := map[string]string{}, map[string]bool{}
+		for _, t := range list.Tools {
+			short := strings.TrimPrefix(t.Name, "mcp__")
+			server, _, _ := strings.Cut(short, "__")
+			names[short], from[server] = t.Name, true
+		}
+		if len(from) >= servers {
+			return names
+		}
+		if m, err := a.conn.Read(); err != nil || m.Kind() != wire.KindNotification { // that the list has changed
+			a.t.Fatalf("%s, %v", m.AppendTo(nil), err)
+		}
+	}
+	a.t.Fatal("not all servers are there")
+	return nil
+}
+
+// elicitedCall makes a tools/call of the modern era, of a client that can be
+// asked.
+func (g *gatewayProcess) elicitedCall(path, params string) string {
+	g.t.Helper()
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}}}}}}`
+	_, answer := g.request(http.MethodPost, path, body,
+		"Authorization", "Bearer "+g.token, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "act",
+		"Mcp-Param-H1", "b", "Mcp-Param-H2", "b") // see httpnewheaders
+	return answer
+}
+
+// inputFor is what the client of an answer that asks for input adds to its call.
+func inputFor(answer string) string {
+	_, data, _ := strings.Cut("data: "+answer, `{"jsonrpc"`)
+	data, _, _ = strings.Cut(`{"jsonrpc"`+data, "\n")
+	result, _ := wire.Member(json.RawMessage(data), "result")
+	asked, _ := wire.Member(result, "inputRequests")
+	state, hasState := wire.Member(result, "requestState")
+	var answers []string
+	for key := range wire.Members(asked) {
+		answers = append(answers, string(wire.AppendString(nil, key))+`:{"action":"accept","content":{}}`)
+	}
+	text := `,"inputResponses":{` + strings.Join(answers, ",") + `}`
+	if hasState {
+		text += `,"requestState":` + string(state)
+	}
+	return text
 }

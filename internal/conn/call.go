@@ -35,12 +35,12 @@ const (
 
 // call is Server.CallListed.
 func (s *line) call(ctx context.Context, c wire.Call, accept func(*Catalog) error) (json.RawMessage, error) {
-	for try := 1; ; try++ {
+	for {
 		l, err := s.acquire(ctx, accept != nil)
 		if err != nil {
 			return nil, s.unreachable(err)
 		}
-		headers, begun := l.headers.generation(), time.Now()
+		headers, begun := l.headers.issued(), time.Now()
 		result, refused, err := s.callOver(ctx, l, c, accept)
 		s.release(l)
 		if refused != nil {
@@ -52,7 +52,7 @@ func (s *line) call(ctx context.Context, c wire.Call, accept func(*Catalog) erro
 		}
 		f := classify(err)
 		if ctx.Err() == nil && f.needsAuth {
-			if try == 1 && s.renewHeaders(ctx, l, headers) {
+			if s.renewHeaders(ctx, l, headers) && c.Repeats.Again(wire.SignCredential) {
 				continue
 			}
 			s.recallMissing(f)
@@ -60,7 +60,7 @@ func (s *line) call(ctx context.Context, c wire.Call, accept func(*Catalog) erro
 			return nil, &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err}
 		}
 		o := s.outcome(ctx, l, c, err)
-		if try == 2 || !o.again || !sleep(ctx, o.pause) {
+		if !o.again || !c.Repeats.Again(wire.SignEnded) || !sleep(ctx, o.pause) {
 			return nil, o.err
 		}
 	}
@@ -84,7 +84,7 @@ func (s *line) callOver(ctx context.Context, l *link, c wire.Call, accept func(*
 // outcome is what becomes of a call that failed.
 type outcome struct {
 	err   error
-	again bool // it should be tried once more
+	again bool // it can be made once more
 	pause time.Duration
 }
 
@@ -96,7 +96,7 @@ func (s *line) outcome(ctx context.Context, l *link, c wire.Call, err error) out
 		return outcome{err: context.Cause(ctx)}
 	case f.needsScope: // for this request; others are not affected
 		return outcome{err: &CallError{Server: s.name, Method: c.Method, Kind: f.kind, RetrySafe: true, Err: f.err}}
-	case answered && (f.permanent || !isRead(c.Method) || !comeBackLater(err)):
+	case answered && (f.permanent || !wire.SafeToRepeat(c.Method) || !comeBackLater(err)):
 		return outcome{err: answer}
 	case errors.Is(err, wire.ErrClosed):
 		f.err = fmt.Errorf("the connection ended during %s: %w", c.Method, l.reason(reasonPatience))
@@ -106,14 +106,14 @@ func (s *line) outcome(ctx context.Context, l *link, c wire.Call, err error) out
 	notTaken := wasRefused(err) || comeBackLater(err) || errors.Is(err, wire.ErrNotSent) || errors.Is(err, wire.ErrOverloaded)
 	o := outcome{err: &CallError{
 		Server: s.name, Method: c.Method, Kind: f.kind, Err: f.err,
-		RetrySafe: notTaken || isRead(c.Method) || s.saysRepeatable(c),
+		RetrySafe: notTaken || wire.SafeToRepeat(c.Method) || s.saysRepeatable(c),
 	}}
 	switch {
 	case errors.Is(err, wire.ErrClosed):
-		o.again = isRead(c.Method) || errors.Is(err, wire.ErrNotSent)
+		o.again = wire.SafeToRepeat(c.Method) || errors.Is(err, wire.ErrNotSent)
 	case wasRefused(err):
 		o.again = true // unless it cannot be connected again
-	case isRead(c.Method) && !f.permanent && f.kind != KindTimeout:
+	case wire.SafeToRepeat(c.Method) && !f.permanent && f.kind != KindTimeout:
 		o.pause = max(readPause, f.retryAfter)
 		o.again = o.pause <= maxReadPause
 	}
@@ -148,7 +148,7 @@ func wasRefused(err error) bool {
 		return false
 	}
 	switch e.Reason {
-	case wire.ReasonTimeout, wire.ReasonLost, wire.ReasonNetwork:
+	case wire.ReasonTimeout, wire.ReasonLost, wire.ReasonNetwork, wire.ReasonRedirect:
 		return false
 	}
 	return true
@@ -159,16 +159,6 @@ func wasRefused(err error) bool {
 func comeBackLater(err error) bool {
 	e, ok := errors.AsType[*wire.HTTPError](err)
 	return ok && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable)
-}
-
-// isRead reports whether a request only asks and changes nothing.
-func isRead(method string) bool {
-	switch method {
-	case "tools/list", "completion/complete", "ping", "server/discover", "resources/list", "resources/read", "resources/templates/list",
-		"prompts/list", "prompts/get":
-		return true
-	}
-	return false
 }
 
 // saysRepeatable reports whether the tool that is called says of itself that

@@ -65,7 +65,7 @@ func TestTimeLimits(t *testing.T) {
 			if e.Kind != KindTimeout || time.Since(begin) != test.after || !errors.Is(e, context.DeadlineExceeded) {
 				t.Errorf("%s: %v after %v", test.name, e, time.Since(begin))
 			}
-			if e.RetrySafe != isRead(test.method) || f.count("cancelled") != 1 {
+			if e.RetrySafe != wire.SafeToRepeat(test.method) || f.count("cancelled") != 1 {
 				t.Errorf("%s: safe %v, %d cancellations", test.name, e.RetrySafe, f.count("cancelled"))
 			}
 			wantState(t, s, config.Connected, "")

@@ -260,7 +260,7 @@ func (f *fetched) read(ctx context.Context, s *line, l *link) {
 
 // ask makes a request for our own use on one connection.
 func (s *line) ask(ctx context.Context, l *link, c wire.Call) (json.RawMessage, error) {
-	headers := l.headers.generation()
+	headers := l.headers.issued()
 	result, err := l.client.Call(ctx, c)
 	if err != nil && classify(err).needsAuth && s.renewHeaders(ctx, l, headers) {
 		result, err = l.client.Call(ctx, c)

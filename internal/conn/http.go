@@ -3,8 +3,10 @@ package conn
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -57,27 +59,26 @@ type headers struct {
 
 	renewing chan struct{} // held while run runs
 
-	mu   sync.Mutex
-	now  http.Header
-	runs int
+	mu  sync.Mutex
+	now *issue
 }
+
+// issue is what the headers are from one time on.
+type issue struct{ header http.Header }
 
 // current implements wire.HTTPClientOptions.Header.
 func (h *headers) current(context.Context) (http.Header, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.now, nil
+	return h.issued().header, nil
 }
 
-// generation tells the headers of one time from those of another. There may be
-// none at all.
-func (h *headers) generation() int {
+// issued returns the headers of now; nil if there can be none.
+func (h *headers) issued() *issue {
 	if h == nil {
-		return 0
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.runs
+	return h.now
 }
 
 // obtain runs the helper, if there is one, and sets the headers anew.
@@ -95,8 +96,7 @@ func (h *headers) obtain(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now = now
-	h.runs++
+	h.now = &issue{now}
 	return nil
 }
 
@@ -112,10 +112,9 @@ func apiKey(a *config.Auth) (name, value string, ok bool) {
 	return name, a.ValuePrefix + a.Key.Reveal(), true
 }
 
-// renewHeaders sees to it that a connection has other headers than those of the
-// given generation, which were refused. It reports false if there is no way to.
-// Of those who come at the same time one does it for all.
-func (s *line) renewHeaders(ctx context.Context, l *link, refused int) bool {
+// renewHeaders runs the helper for headers that were refused, and reports whether
+// there are other ones now. Of those who come at the same time one does it for all.
+func (s *line) renewHeaders(ctx context.Context, l *link, refused *issue) bool {
 	h := l.headers
 	if h == nil || h.server.HeadersHelper == "" {
 		return false
@@ -126,12 +125,11 @@ func (s *line) renewHeaders(ctx context.Context, l *link, refused int) bool {
 	case <-ctx.Done():
 		return false
 	}
-	if h.generation() != refused {
-		return true
+	if h.issued() == refused {
+		if err := h.obtain(ctx); err != nil {
+			s.log.Warn("renewing headers", "error", err)
+			return false
+		}
 	}
-	err := h.obtain(ctx)
-	if err != nil {
-		s.log.Warn("renewing headers", "error", err)
-	}
-	return err == nil
+	return !maps.EqualFunc(h.issued().header, refused.header, slices.Equal)
 }

@@ -73,7 +73,8 @@ func (s *Server) explain(err error) error {
 // they are exceeded the server is told to cancel.
 //
 // A JSON-RPC error of the server comes back as *wire.Error, the end of ctx as
-// its cause, and everything else as *CallError. Reads are tried twice.
+// its cause, and everything else as *CallError. What is made again, and how often, is
+// wire.Repeats' affair.
 func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 	return s.CallListed(ctx, c, nil)
 }
@@ -83,6 +84,9 @@ func (s *Server) Call(ctx context.Context, c wire.Call) (json.RawMessage, error)
 // of, and sends the request only if they are acceptable; otherwise accept says
 // why not, and that is the error. nil accepts anything, and does not wait.
 func (s *Server) CallListed(ctx context.Context, c wire.Call, accept func(*Catalog) error) (result json.RawMessage, err error) {
+	if c.Repeats == nil {
+		c.Repeats = new(wire.Repeats)
+	}
 	err = s.on(ctx, func(ctx context.Context, l *line) (err error) {
 		result, err = l.call(ctx, c, accept)
 		return err

@@ -296,12 +296,10 @@ func (s *transcript) repeatable(r *request) bool {
 	case "tools/call":
 		name, _ := wire.StringMember(r.Params, "name")
 		return s.harmless[name]
-	case "ping", "server/discover", "completion/complete", "logging/setLevel",
-		"tools/list", "prompts/list", "prompts/get",
-		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe":
+	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		return true
 	}
-	return false
+	return wire.SafeToRepeat(r.Method)
 }
 
 // lost is the answer to a request whose own never came.

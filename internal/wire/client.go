@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,7 +163,10 @@ func (c *Client) Call(ctx context.Context, call Call) (json.RawMessage, error) {
 
 // callModern sends one request of the modern era.
 func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, error) {
-	plain := call
+	given := call.Header
+	if _, overHTTP := c.link.(*HTTPClient); overHTTP && call.Repeats == nil {
+		call.Repeats = new(Repeats)
+	}
 	if err := c.addMeta(&call); err != nil {
 		return nil, fmt.Errorf("params of %s: %w", call.Method, err)
 	}
@@ -171,13 +175,17 @@ func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, er
 	if err == nil && call.Method == "tools/list" {
 		c.learnMirrored(result)
 	}
-	if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeHeaderMismatch && call.Method == "tools/call" {
+	if e, ok := errors.AsType[*HTTPError](err); ok && e.RPC != nil && e.RPC.Code == CodeHeaderMismatch && call.Method == "tools/call" {
 		// The tool may have other annotations than those we know.
 		if _, listErr := c.ListTools(ctx); listErr != nil {
 			return nil, err
 		}
-		call.Header = plain.Header
+		was := call.Header
+		call.Header = given
 		call.Header = c.mirrorArguments(call)
+		if maps.EqualFunc(was, call.Header, slices.Equal) || !call.Repeats.Again(SignHeaders) {
+			return nil, err
+		}
 		return c.link.Call(ctx, call)
 	}
 	return result, err

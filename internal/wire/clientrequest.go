@@ -76,6 +76,7 @@ type httpMessage struct {
 	body        segments
 	header      http.Header // from the caller
 	lastEventID string
+	repeats     *Repeats // of a call that must not be made as often as a server likes
 }
 
 // segments is a message in parts, so that large params or a large result are
@@ -138,6 +139,9 @@ func (e *endpoint) send(ctx context.Context, m httpMessage, s *clientSession) (*
 		return nil, nil, err
 	}
 	target := e.url.Load()
+	if m.repeats != nil && m.repeats.moved != nil {
+		target = m.repeats.moved
+	}
 	for range maxRedirects + 1 {
 		req := e.newRequest(ctx, m, target, header)
 		resp, err := e.transport.RoundTrip(req)
@@ -150,6 +154,12 @@ func (e *endpoint) send(ctx context.Context, m httpMessage, s *clientSession) (*
 		next, err := e.redirect(resp, req)
 		if next == nil || err != nil {
 			return resp, req, err
+		}
+		if m.repeats != nil {
+			if !m.repeats.Again(SignMoved) {
+				return nil, nil, &NetError{Reason: ReasonRedirect, Host: target.Host, Err: errors.New("a call follows one only")}
+			}
+			m.repeats.moved = next
 		}
 		target = next
 	}
@@ -221,7 +231,7 @@ func (e *endpoint) requestHeader(ctx context.Context, m httpMessage, s *clientSe
 	if s.modern {
 		setMirror(header, m.method, m.params)
 	}
-	if isIdempotent(m.method) {
+	if SafeToRepeat(m.method) {
 		// This is how net/http is told that it may repeat a request whose
 		// connection the server closed meanwhile; an empty list sends nothing.
 		header["Idempotency-Key"] = nil
@@ -235,8 +245,9 @@ func copyHeader(dst, src http.Header) {
 	}
 }
 
-// isIdempotent reports whether a request of that method may be sent twice.
-func isIdempotent(method string) bool {
+// SafeToRepeat reports whether a request of that method only asks, and may be sent
+// twice.
+func SafeToRepeat(method string) bool {
 	switch method {
 	case "server/discover", "ping", "resources/read", "prompts/get", "completion/complete":
 		return true

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
@@ -48,19 +47,19 @@ func (h *HTTPClient) openSession(id string, result json.RawMessage) {
 	}
 }
 
-// lostBy reports whether err says that the server has forgotten the session.
-// The status for that is 404. Servers after the example of the TypeScript SDK
-// answer 400 with an error that speaks of the session.
-func (s *clientSession) lostBy(err error) bool {
+// lostBy reports whether err says that the server has forgotten the session: the
+// status for that is 404. Maybe it has: servers after the example of the
+// TypeScript SDK answer 400, with an error of that code and no id. They say so of
+// other things too.
+func (s *clientSession) lostBy(err error) (lost, maybe bool) {
 	if err == nil || s.id == nil {
-		return false
+		return false, false
 	}
 	e, ok := errors.AsType[*HTTPError](err)
 	if !ok {
-		return false
+		return false, false
 	}
-	return e.Status == http.StatusNotFound ||
-		e.Status == http.StatusBadRequest && e.RPC != nil && strings.Contains(strings.ToLower(e.RPC.Message), "session")
+	return e.Status == http.StatusNotFound, e.Status == http.StatusBadRequest && e.noID && e.RPC.Code == CodeOverloaded
 }
 
 // renewal is the replacement of a lost session, on which any number of calls
@@ -205,7 +204,7 @@ func (h *HTTPClient) followGET(ctx context.Context, s *clientSession, answered f
 				at.lastID = "" // or the same event would come again
 			}
 		} else if !canRetry(err) {
-			if opened && s.lostBy(err) {
+			if lost, maybe := s.lostBy(err); opened && (lost || maybe) {
 				_, _ = h.renew(ctx, s, err) // the next call will tell if it failed
 			}
 			return

@@ -100,25 +100,59 @@ func TestHTTPSessionForgotten(t *testing.T) {
 	h.Close()
 }
 
-// Servers after the example of the TypeScript SDK say 400 for a lost session.
-func TestHTTPSessionForgottenWith400(t *testing.T) {
-	lost := true
-	server := &legacyServer{noGET: true, rest: func(w http.ResponseWriter, r *http.Request, m Message) {
-		if lost {
-			lost = false
-			respondError(w, Message{ID: NullID()}, http.StatusBadRequest, Errorf(-32000, "Bad Request: No valid session ID provided"))
-			return
-		}
-		respondJSON(w, m, `{}`)
-	}}
-	h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
-	h.reopen = func(ctx context.Context) error {
-		_, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)})
-		return err
+// On which answers a session is opened anew, and on which the call is made again:
+// the status, the code and the missing id count, never a text.
+func TestHTTPSessionForgottenSigns(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answer  func(w http.ResponseWriter, m Message) // to the first call
+		session bool                                   // the server gives out an id
+		method  string
+		calls   int // that the server gets
+		opened  int // sessions
+	}{
+		{"404", refusing(http.StatusNotFound, false, -32001, "Session not found"), true, "tools/call", 2, 2},
+		{"404 without a session id", refusing(http.StatusNotFound, false, -32001, "Session not found"), false, "tools/call", 1, 1},
+		{"400 that speaks of the session", refusing(http.StatusBadRequest, false, -32000, "your session is full"), true, "tools/call", 1, 1},
+		{"the same of a read", refusing(http.StatusBadRequest, false, -32000, "your session is full"), true, "tools/list", 1, 1},
+		{"400 of another code", refusing(http.StatusBadRequest, true, -32600, "no session"), true, "tools/call", 1, 1},
+		// As in the example of the TypeScript SDK.
+		{"400 without an id", refusing(http.StatusBadRequest, true, -32000, "Bad Request"), true, "tools/call", 1, 2},
+		{"the same of a read, too", refusing(http.StatusBadRequest, true, -32000, "Bad Request"), true, "tools/list", 2, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			calls := 0
+			server := &legacyServer{noGET: true, noID: !test.session, rest: func(w http.ResponseWriter, _ *http.Request, m Message) {
+				if calls++; calls == 1 {
+					test.answer(w, m)
+					return
+				}
+				respondJSON(w, m, `{}`)
+			}}
+			h := link(t, httpScript(server.serve).listen(t), nil, HTTPClientOptions{})
+			h.reopen = func(ctx context.Context) error {
+				_, err := h.Call(ctx, Call{Method: "initialize", Params: json.RawMessage(`{}`)})
+				return err
+			}
+			openSession(t, h)
+			_, err := h.Call(t.Context(), Call{Method: test.method})
+			if (err == nil) != (test.calls == 2) || calls != test.calls || server.opened != test.opened {
+				t.Errorf("%d calls, %d sessions, %v; want %d and %d", calls, server.opened, err, test.calls, test.opened)
+			}
+			if _, err := h.Call(t.Context(), Call{Method: test.method}); err != nil {
+				t.Errorf("the next call: %v", err)
+			}
+		})
 	}
-	openSession(t, h)
-	if _, err := h.Call(t.Context(), Call{Method: "tools/call"}); err != nil || server.opened != 2 {
-		t.Errorf("%v after %d sessions", err, server.opened)
+}
+
+// refusing answers with an error, which may not say which request it is about.
+func refusing(status int, noID bool, code int64, text string) func(http.ResponseWriter, Message) {
+	return func(w http.ResponseWriter, m Message) {
+		if noID {
+			m.ID = NullID()
+		}
+		respondError(w, m, status, Errorf(code, "%s", text))
 	}
 }
 

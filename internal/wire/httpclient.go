@@ -133,16 +133,23 @@ func newHTTPClient(rawURL string, handler Handler, options HTTPClientOptions) (*
 
 // Call implements Link. The answer is read on the goroutine of the caller.
 func (h *HTTPClient) Call(ctx context.Context, c Call) (json.RawMessage, error) {
+	if c.Repeats == nil {
+		c.Repeats = new(Repeats)
+	}
 	s := h.session.Load()
 	result, err := h.callOnce(ctx, c, s)
-	if !s.lostBy(err) || c.Method == "initialize" || isRenewing(ctx, h) {
+	lost, maybe := s.lostBy(err)
+	if !lost && !maybe || c.Method == "initialize" || isRenewing(ctx, h) {
 		return result, err
 	}
-	// The server did not take the request, so it may have it again.
-	if s, err = h.renew(ctx, s, err); err != nil {
-		return nil, err
+	next, failed := h.renew(ctx, s, err)
+	if failed != nil {
+		return nil, failed
 	}
-	return h.callOnce(ctx, c, s)
+	if maybe && !SafeToRepeat(c.Method) || !c.Repeats.Again(SignSession) {
+		return nil, err // the next call has a session
+	}
+	return h.callOnce(ctx, c, next)
 }
 
 func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *clientSession) (json.RawMessage, error) {
@@ -288,6 +295,9 @@ func (c *httpCall) exchange() (Message, error) {
 		body:   encodeRequest(Message{ID: NumberID(c.id), Method: c.Method, Params: c.Params}),
 		header: c.Header,
 	}
+	if countsRepeats(c.Method) {
+		msg.repeats = c.Repeats
+	}
 	resp, req, err := h.send(c.ctx, msg, c.session)
 	if err != nil {
 		return Message{}, err
@@ -409,7 +419,7 @@ func (h *HTTPClient) Notify(ctx context.Context, method string, params json.RawM
 	m := Message{Method: method, Params: params}
 	s := h.session.Load()
 	err := h.post(ctx, m, s)
-	if s.lostBy(err) && !isRenewing(ctx, h) {
+	if lost, maybe := s.lostBy(err); (lost || maybe) && !isRenewing(ctx, h) {
 		if s, err = h.renew(ctx, s, err); err == nil {
 			err = h.post(ctx, m, s)
 		}

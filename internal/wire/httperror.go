@@ -26,6 +26,8 @@ type HTTPError struct {
 	RetryAfter time.Duration // 0 if the server did not say
 	Body       string        // the beginning, printable, without what we sent as secrets
 	RPC        *Error        // nil if the body was something else
+
+	noID bool // RPC does not say which request it is about
 }
 
 func (e *HTTPError) Error() string {
@@ -92,7 +94,7 @@ func newHTTPError(resp *http.Response, req *http.Request) *HTTPError {
 	patience.Stop()
 	secrets := secretsOf(req)
 	if m, err := Parse(body, Limits{}); err == nil && m.Error != nil {
-		e.RPC = m.Error
+		e.RPC, e.noID = m.Error, m.ID.IsNull()
 		e.RPC.Message = redact(e.RPC.Message, secrets)
 		return e
 	}

@@ -59,8 +59,10 @@ func TestHTTPRedirects(t *testing.T) {
 		{"none", "/end", "", 1},
 		{"301", "/301", "", 2}, {"302", "/302", "", 2}, {"307", "/307", "", 2}, {"308", "/308", "", 2},
 		{"303 would lose the body", "/303", "status 303", 1},
-		{"nine more", "/hop/1", "", 10},
-		{"loop", "/loop", "more than 10 in a row", maxRedirects + 1},
+		{"nine more of a read", "/hop/1", "", 10},
+		{"nine more", "/hop/1", "follows one only", 2},
+		{"loop of a read", "/loop", "more than 10 in a row", maxRedirects + 1},
+		{"loop", "/loop", "follows one only", 2},
 		{"another origin", "/away", "another origin, " + other, 1},
 		{"another scheme", "/scheme", "another origin, https://127.0.0.1:", 1},
 		{"another port", "/port", "another origin, http://127.0.0.1:1", 1},
@@ -70,11 +72,15 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			method := "tools/call"
+			if strings.HasSuffix(tt.name, "a read") {
+				method = "tools/list"
+			}
 			var requests atomic.Int32
 			var host string
 			base := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 				requests.Add(1)
-				if m.Method != "tools/call" || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer s3cret-token" {
+				if m.Method != method || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer s3cret-token" {
 					t.Errorf("%s %s with %v", r.Method, m.Method, r.Header)
 				}
 				var hop int
@@ -110,7 +116,7 @@ func TestHTTPRedirects(t *testing.T) {
 			}).listen(t)
 			host = strings.TrimPrefix(base, "http://")
 			h := link(t, base+tt.path+secretQuery, nil, HTTPClientOptions{Header: secretHeaders})
-			_, err := h.Call(t.Context(), Call{Method: "tools/call"})
+			_, err := h.Call(t.Context(), Call{Method: method})
 			checkSecrets(t, err)
 			if tt.want == "" {
 				if err != nil {

@@ -123,6 +123,7 @@ func abort(w http.ResponseWriter) {
 type legacyServer struct {
 	version string // of the answer to initialize; "" means 2025-11-25
 	noGET   bool
+	noID    bool // it has no sessions
 	rest    httpScript
 
 	mu       sync.Mutex
@@ -137,12 +138,14 @@ func (s *legacyServer) serve(w http.ResponseWriter, r *http.Request, m Message) 
 	s.requests = append(s.requests, strings.Join(strings.Fields(
 		fmt.Sprint(r.Method, " ", m.Method, " ", r.Header.Get(headerSession), " ", r.Header.Get(headerVersion))), " "))
 	session := fmt.Sprint("session-", s.opened)
-	known := s.opened > 0 && !s.dead && r.Header.Get(headerSession) == session
+	known := s.opened > 0 && !s.dead && (s.noID || r.Header.Get(headerSession) == session)
 	switch {
 	case m.Method == "initialize":
 		s.opened++
 		s.dead = false
-		w.Header().Set(headerSession, fmt.Sprint("session-", s.opened))
+		if !s.noID {
+			w.Header().Set(headerSession, fmt.Sprint("session-", s.opened))
+		}
 		s.mu.Unlock()
 		version := s.version
 		if version == "" {

@@ -129,7 +129,11 @@ func (c *sseConn) Write(ctx context.Context, m Message) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
-	resp, req, err := c.out.send(ctx, httpMessage{verb: http.MethodPost, body: encodeRequest(m)}, &clientSession{})
+	msg := httpMessage{verb: http.MethodPost, body: encodeRequest(m)}
+	if m.Kind() == KindRequest && countsRepeats(m.Method) {
+		msg.repeats = new(Repeats)
+	}
+	resp, req, err := c.out.send(ctx, msg, &clientSession{})
 	if err != nil {
 		return err
 	}

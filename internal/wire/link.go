@@ -49,6 +49,10 @@ type Call struct {
 	// pass on what servers ask. It must not block. nil means nobody is told.
 	ComeBack func(after time.Duration)
 
+	// Repeats counts how often the call is made again, here and by whoever makes
+	// it. nil means that nobody else counts.
+	Repeats *Repeats
+
 	// Tag is handed back in Request.Tag and Notification.Tag of whatever
 	// arrives on the stream that carries this call's answer, where the
 	// transport has such streams.
