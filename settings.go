@@ -132,6 +132,7 @@ func (h *Host) notServed(now config.Gateway) (problems []config.Problem) {
 		name string
 		same bool
 	}{
+		{"memory", was.MemoryLimit() == now.MemoryLimit()},
 		{"listen", cmp.Or(was.Listen, config.DefaultListen) == cmp.Or(now.Listen, config.DefaultListen)},
 		{"url", was.URL == now.URL},
 		{"oidc", reflect.DeepEqual(was.OIDC, now.OIDC)},

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,6 +21,38 @@ const DefaultFirstList = 5 * time.Second
 
 // maxFirstList is as long as a server may take to start, many times over.
 const maxFirstList = 10 * time.Minute
+
+// Memory that a gateway may use.
+const (
+	DefaultMemory = 512 << 20
+	minMemory     = 64 << 20 // with less it could not do its work
+)
+
+// ParseMemory reads an amount of memory for a gateway, in bytes.
+func ParseMemory(text string) (int64, error) {
+	number, unit := text, int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB"} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			number, unit = rest, 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 32)
+	if unit == 1 || err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q is no amount of memory, such as 256MiB or 1GiB", text)
+	}
+	if n*unit < minMemory {
+		return 0, fmt.Errorf("%s is not enough memory: at least %dMiB", text, minMemory>>20)
+	}
+	return n * unit, nil
+}
+
+// MemoryLimit is how many bytes the gateway may use.
+func (g Gateway) MemoryLimit() int64 {
+	if n, err := ParseMemory(g.Memory); err == nil {
+		return n
+	}
+	return DefaultMemory
+}
 
 // GatewayTokenPrefix lets people, and programs that look for leaked secrets, tell
 // what a token is for.
@@ -43,6 +76,8 @@ type Gateway struct {
 	FirstList *int64 `json:"firstList,omitempty"` // ms that a list waits for servers of which nothing is known yet; nil means DefaultFirstList
 
 	OIDC OIDC `json:"oidc,omitzero"`
+
+	Memory string `json:"memory,omitempty"` // that it may use, such as 256MiB; empty means DefaultMemory
 
 	AllowedHosts   []string `json:"allowedHosts,omitempty"`   // further names under which it may be addressed
 	AllowedOrigins []string `json:"allowedOrigins,omitempty"` // web pages that may send requests
@@ -119,6 +154,12 @@ func decodeGateway(f *Fields) Gateway {
 			g.OIDC = OIDC{}
 		}
 		o.reportUnknown()
+	}
+	if g.Memory = f.String("memory"); g.Memory != "" {
+		if _, err := ParseMemory(g.Memory); err != nil {
+			f.Report(SeverityError, "memory", err.Error(), "")
+			g.Memory = ""
+		}
 	}
 	f.reportUnknown()
 	return g

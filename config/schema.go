@@ -127,6 +127,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return schema("type", "integer", "minimum", 1, "maximum", 65535)
 	case "Naming.maxLength":
 		return schema("type", "integer", "minimum", minNameLength, "maximum", maxToolName)
+	case "Gateway.memory":
+		return schema("type", "string", "pattern", "^[1-9][0-9]* ?[KMG]iB$")
 	case "Gateway.firstList":
 		return schema("type", "number", "minimum", 0, "maximum", int(maxFirstList.Milliseconds()))
 	case "Gateway.profiles":

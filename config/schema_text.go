@@ -83,6 +83,7 @@ var descriptions = map[string]string{
 	"Gateway.url":            "Where clients reach the gateway, such as https://tools.example.com, if that is not where it listens.",
 	"Gateway.profiles":       "Selections of servers and tools, by name. Each is served at /mcp/@name.",
 	"Gateway.naming":         "How the names of tools and prompts are made where the gateway offers several servers. Other settings of names do not count there.",
+	"Gateway.memory":         "Memory that the gateway may use, such as 256MiB or 1GiB. When it is used up, what is kept for absent or slow clients goes first, then requests are refused. Default: 512MiB.",
 	"Gateway.firstList":      "Milliseconds that a list waits for servers of which nothing is known yet; 0: not at all. Default: 5000.",
 	"Gateway.oidc":           "An authorization server whose access tokens are accepted, besides the gateway's own token.",
 	"Gateway.allowedHosts":   "Further names under which the gateway may be addressed; localhost always may.",

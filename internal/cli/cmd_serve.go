@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type serveFlags struct {
 	noCode, noAuth, insecureBind bool
 	tlsCert, tlsKey              string
 	logLevel, metrics            string
+	memory                       string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -72,6 +74,11 @@ one ends at once.`,
 			case a.strictMCPConfig && len(a.mcpConfig) == 0:
 				return usagef(cmd.CommandPath(), "--strict-mcp-config needs at least one --mcp-config FILE")
 			}
+			if f.memory != "" {
+				if _, err := config.ParseMemory(f.memory); err != nil {
+					return usagef(cmd.CommandPath(), "--memory: %v", err)
+				}
+			}
 			log, err := a.logger(cmd, f.logLevel)
 			if err != nil {
 				return err
@@ -98,6 +105,7 @@ one ends at once.`,
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with its key, in PEM")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "what to log on standard error: `level` debug, info, warn or error")
 	flags.StringVar(&f.metrics, "metrics", "", "`address` to offer metrics for Prometheus on, at /metrics")
+	flags.StringVar(&f.memory, "memory", "", "`size` of memory to use at most, such as 256MiB (default: gateway.memory of the settings, else 512MiB)")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	return cmd
 }
@@ -166,7 +174,7 @@ func (s *serving) open(ctx context.Context, dir string, beside *patchbay.Host) (
 	if err != nil {
 		return nil, err
 	}
-	g := gateway.New(h, gateway.Options{Version: readBuildFacts().Version, Logger: s.log})
+	g := gateway.New(h, gateway.Options{Version: readBuildFacts().Version, Logger: s.log, Memory: s.memory(h.Settings().Gateway)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gateways[h] = g
@@ -241,6 +249,9 @@ func (s *serving) overHTTP(ctx context.Context) error {
 	}
 	defer release()
 	settings := v.Host.Settings().Gateway
+	if s.app.env.getenv("GOMEMLIMIT") == "" { // the garbage collector works harder before that
+		debug.SetMemoryLimit(s.memory(settings) + ballast)
+	}
 	if listener == nil {
 		if listener, err = s.listen(ctx, settings.Listen); err != nil {
 			return err
@@ -268,6 +279,14 @@ func (s *serving) listen(ctx context.Context, address string) (*gateway.Listener
 		CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey,
 		Insecure: s.flags.insecureBind, NoAuth: s.flags.noAuth,
 	})
+}
+
+// memory is how much the process may use.
+func (s *serving) memory(settings config.Gateway) int64 {
+	if s.flags.memory != "" {
+		settings.Memory = s.flags.memory
+	}
+	return settings.MemoryLimit()
 }
 
 // site puts together who may reach the gateway and under which names.

@@ -25,6 +25,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -32,6 +33,10 @@ import (
 type Options struct {
 	Version string       // as clients are told
 	Logger  *slog.Logger // nil discards
+
+	// Memory is how many bytes it may use over HTTP, about; 0 means
+	// config.DefaultMemory. Half of it is for what is kept for clients.
+	Memory int64
 }
 
 // Gateway serves the servers of one host. It is safe for concurrent use.
@@ -118,6 +123,7 @@ func (g *Gateway) Serve(ctx context.Context, conn wire.Conn, endpoint string) er
 // set are those of many clients.
 func (g *Gateway) HTTP(o wire.HTTPOptions) http.Handler {
 	o.MaxCalls, o.MaxQueued = cmp.Or(o.MaxCalls, 1024), cmp.Or(o.MaxQueued, 4096)
+	o.Budget = wire.NewBudget(cmp.Or(g.opts.Memory, config.DefaultMemory) / 2) // one for all endpoints
 	o.MaxSessions, o.MaxOwn = cmp.Or(o.MaxSessions, 4096), cmp.Or(o.MaxOwn, 1024)
 	return &front{gateway: g, opts: o, handlers: map[*endpoint]*wire.HTTPHandler{}}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"sync"
@@ -21,9 +22,15 @@ const clientIdle = 5 * time.Minute
 // after each request.
 const maxClients = 1024
 
-// clientKey is what makes two requests be of the same client.
+// clientKey is what makes two requests be of the same client. What it says of
+// itself may be long, so it is kept as digests.
 type clientKey struct {
-	owner, info, capabilities string
+	owner              string
+	info, capabilities [sha256.Size]byte
+}
+
+func keyOf(sess *wire.Session) clientKey {
+	return clientKey{sess.Owner(), sha256.Sum256(sess.ClientInfo), sha256.Sum256(sess.ClientCapabilities)}
 }
 
 // clients are the modern clients of an endpoint.
@@ -52,9 +59,9 @@ func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
 	if cs.closed {
 		return nil, nil, wire.Errorf(wire.CodeInternal, "the gateway is shut down")
 	}
-	m := cs.all[clientKey{sess.Owner(), string(sess.ClientInfo), string(sess.ClientCapabilities)}] // which copies nothing
+	key := keyOf(sess)
+	m := cs.all[key]
 	if m == nil {
-		key := clientKey{sess.Owner(), string(sess.ClientInfo), string(sess.ClientCapabilities)}
 		c, err := cs.ep.newClient(sess)
 		if err != nil {
 			return nil, nil, err

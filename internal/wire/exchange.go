@@ -91,6 +91,9 @@ func (ex *exchange) settle() {
 			if ex.job != nil && answer.Error == nil {
 				answer.lead, answer.Result = ex.server.dressed(ex.job.own.description(), ex.method, answer.Result)
 			}
+			if size := len(answer.Result); size > largeSize && !ex.budget.has(size) {
+				answer.lead, answer.Result, answer.Error = nil, nil, Errorf(CodeOverloaded, resultTooMuch)
+			}
 			ex.add(answer)
 		}
 		ex.answers = nil
@@ -169,7 +172,7 @@ func (ex *exchange) streamOpens() {
 // respond serves the POST until it is answered: with results, with what a
 // modern call asks its client, or with a stream of events that ends with either.
 func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchange, wake reader) {
-	out := eventWriter{w: w, times: &h.times}
+	out := eventWriter{w: w, times: &h.times, budget: h.budget}
 	defer out.stop()
 	var grace <-chan time.Time
 	for {
@@ -212,6 +215,9 @@ func (h *HTTPHandler) leave(ex *exchange, r reader, state streamState) {
 	if !ex.detach(r) {
 		return
 	}
+	if ex.session != nil {
+		defer ex.session.recount()
+	}
 	_, opened := ex.state()
 	switch {
 	case state == streamEnded:
@@ -252,7 +258,7 @@ func (h *HTTPHandler) writeAnswers(w http.ResponseWriter, ex *exchange) {
 			}
 			body = m.AppendTo(body)
 		}
-		writeJSON(w, h.times.write, http.StatusOK, append(body, ']'), nil, "")
+		h.writeCounted(w, ex.id, append(body, ']'), nil, "")
 	case answers[0].Error != nil:
 		status := http.StatusOK
 		if ex.job != nil {
@@ -275,9 +281,28 @@ func (h *HTTPHandler) writeResult(w http.ResponseWriter, ex *exchange, result js
 	} else if len(result) == 0 {
 		result = json.RawMessage("{}")
 	}
-	head = writeJSON(w, h.times.write, http.StatusOK, head, result, "}")
+	head = h.writeCounted(w, ex.id, head, result, "}")
 	keepBuffer(buf, head)
 }
+
+// writeCounted writes an answer, if there is memory to wait for its reader.
+func (h *HTTPHandler) writeCounted(w http.ResponseWriter, id ID, head, middle []byte, tail string) []byte {
+	size := len(head) + len(middle) + len(tail)
+	if size <= largeSize {
+		return writeJSON(w, nil, h.times.write, http.StatusOK, head, middle, tail)
+	}
+	if h.budget.acquire(context.Background(), size) != nil { // which is soon decided
+		no := noRoom()
+		no.ID, no.Reason.Message = id, resultTooMuch
+		no.write(w)
+		return head
+	}
+	defer h.budget.give(size)
+	return writeJSON(w, h.budget, h.times.write, http.StatusOK, head, middle, tail)
+}
+
+// resultTooMuch says what became of a call whose answer cannot be kept.
+const resultTooMuch = "The request was carried out, but the gateway's memory is used up and its result was dropped"
 
 // modernStatus is the HTTP status that the modern era has for an error.
 func modernStatus(code int64) int {

@@ -371,18 +371,21 @@ func TestFaultSlowBody(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
 		t.Fatalf("%v %v", resp, err)
 	}
-	if n := s.handler.inFlight.Load(); n != 0 {
+	if n := s.handler.budget.used; n != 0 {
 		t.Errorf("%d bytes are counted still", n)
 	}
 }
 
 func TestBodiesInFlightAreBounded(t *testing.T) {
-	h := NewHTTPHandler(newTestServer(t), HTTPOptions{MaxBody: 100 << 20})
-	h.inFlight.Store(maxInFlight + 100<<20)
-	if w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+	h := NewHTTPHandler(newTestServer(t), HTTPOptions{Budget: NewBudget(1 << 20)})
+	h.budget.take(1 << 10)
+	for h.budget.take(1 << 10) {
+	}
+	full := h.budget.used
+	if w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d", w.Code)
 	}
-	if n := h.inFlight.Load(); n != maxInFlight+100<<20 {
+	if n := h.budget.used; n != full {
 		t.Errorf("%d", n)
 	}
 }

@@ -86,7 +86,10 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal
 	} else if wake = s.standalone.attach(); wake == nil {
 		return refuse(http.StatusConflict, CodeInvalidRequest, "this session has a stream already")
 	}
-	defer s.standalone.detach(wake)
+	defer func() {
+		s.standalone.detach(wake)
+		s.recount()
+	}()
 	s.standalone.start()
 	h.pump(w, r, s.standalone, wake, nil, nil)
 	return nil

@@ -161,7 +161,7 @@ func (h *HTTPHandler) serveListen(w http.ResponseWriter, r *http.Request, sess *
 // the client has gone, and says why it stopped. When end is closed it calls
 // finish, which ends the stream.
 func (h *HTTPHandler) pump(w http.ResponseWriter, r *http.Request, st *outStream, wake reader, end <-chan struct{}, finish func()) streamState {
-	out := eventWriter{w: w, times: &h.times}
+	out := eventWriter{w: w, times: &h.times, budget: h.budget}
 	defer out.stop()
 	for {
 		if state := out.pump(st, wake); state != streamWaits {

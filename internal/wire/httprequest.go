@@ -92,68 +92,96 @@ func (h *HTTPHandler) versionHeader(r *http.Request) (string, *Refusal) {
 	return "", refuse(http.StatusBadRequest, CodeHeaderMismatch, "Header mismatch: more than one "+headerVersion+" header")
 }
 
-// firstRead is how much memory a request gets on the word of its headers alone.
-const firstRead = 4 << 20
+// firstRead is how much memory a request gets on the word of its headers alone,
+// nextRead how much it gets when it has sent that.
+const (
+	firstRead = largeSize
+	nextRead  = 4 << 20
+)
 
-// readBody reads the body within the limits of size and time. The bytes belong
-// to the request for good: handlers keep pieces of them. The caller subtracts
-// their capacity from inFlight when the request is over.
+// readBody reads the body within the limits of size, time and memory. The bytes
+// belong to the request for good: handlers keep pieces of them. The caller gives
+// their capacity back to the budget when the request is over.
 func (h *HTTPHandler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
 	control := http.NewResponseController(w)
 	// Not every ResponseWriter has deadlines; then the server's must do.
 	control.SetReadDeadline(time.Now().Add(h.times.read))
-	body, no := h.readLimited(r)
+	body, no := h.readLimited(w, r)
 	// What is read from now on is only whether the client is still there.
 	control.SetReadDeadline(time.Time{})
 	return body, no
 }
 
-func (h *HTTPHandler) readLimited(r *http.Request) ([]byte, *Refusal) {
+func (h *HTTPHandler) readLimited(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
 	size := 512
 	if r.ContentLength >= 0 {
 		size = int(min(r.ContentLength, firstRead)) + 1 // one more byte finds the end
 	}
-	if !h.reserve(size) {
-		return nil, overloaded()
+	if h.budget.acquire(r.Context(), size) != nil {
+		return nil, noRoom()
 	}
 	buf := make([]byte, 0, size)
-	for {
+	var large *reading // nil as long as it is small
+	var no *Refusal
+	for no == nil {
 		if len(buf) == cap(buf) {
-			size := min(max(2*cap(buf), int(r.ContentLength)+1), h.opts.MaxBody+1)
-			if !h.reserve(size) {
-				h.inFlight.Add(-int64(cap(buf)))
-				return nil, overloaded()
+			size := min(max(2*cap(buf), int(min(r.ContentLength+1, nextRead))), h.opts.MaxBody+1)
+			if h.budget.acquire(r.Context(), size-cap(buf)) != nil {
+				no = noRoom()
+				break
 			}
-			larger := append(make([]byte, 0, size), buf...)
-			h.inFlight.Add(-int64(cap(buf)))
-			buf = larger
+			buf = append(make([]byte, 0, size), buf...)
+			large = h.largeBody(w, large, size)
 		}
 		n, err := r.Body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if len(buf) > h.opts.MaxBody {
-			h.inFlight.Add(-int64(cap(buf)))
-			return nil, h.bodyTooLarge()
+		if large != nil && n > 0 {
+			large.moves()
 		}
-		if err == io.EOF {
+		switch {
+		case len(buf) > h.opts.MaxBody:
+			no = h.bodyTooLarge()
+		case err == io.EOF:
+			h.budget.unlist(large.held())
 			return buf, nil
-		}
-		if err != nil {
-			h.inFlight.Add(-int64(cap(buf)))
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return nil, refuse(http.StatusRequestTimeout, CodeInvalidRequest, "Request body took too long").with("Connection", "close")
-			}
-			return nil, refuse(http.StatusBadRequest, CodeParseError, "Request body could not be read")
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			no = refuse(http.StatusRequestTimeout, CodeInvalidRequest, "Request body took too long").with("Connection", "close")
+		case err != nil:
+			no = refuse(http.StatusBadRequest, CodeParseError, "Request body could not be read")
 		}
 	}
+	h.budget.unlist(large.held())
+	h.budget.give(cap(buf))
+	return nil, no
 }
 
-// reserve counts in bytes that are about to be read.
-func (h *HTTPHandler) reserve(n int) bool {
-	if h.inFlight.Add(int64(n)) > maxInFlight+int64(h.opts.MaxBody) {
-		h.inFlight.Add(-int64(n))
-		return false
+// largeBody makes a body that is being read one that can be given up, if it is
+// large.
+func (h *HTTPHandler) largeBody(w http.ResponseWriter, body *reading, size int) *reading {
+	if body == nil && size > largeSize {
+		body = &reading{control: http.NewResponseController(w)}
+		body.of = body
 	}
-	return true
+	if body != nil {
+		h.budget.list(&body.holding, size)
+	}
+	return body
+}
+
+// A reading is a holding of bytes that are being read. It is given up by not
+// waiting for the rest.
+type reading struct {
+	holding
+	control *http.ResponseController
+}
+
+func (r *reading) giveUp() { r.control.SetReadDeadline(time.Unix(1, 0)) }
+
+func (r *reading) held() *holding {
+	if r == nil {
+		return nil
+	}
+	return &r.holding
 }
 
 func overloaded() *Refusal {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +21,10 @@ type HTTPOptions struct {
 	JSONOnly      bool // never answer with a stream, and offer none
 	RequireLength bool // refuse a request without Content-Length
 	MaxBody       int  // bytes; 0 means DefaultMaxMessage
+
+	// Budget bounds what is kept for clients; handlers may share one. nil means
+	// one of 256 MiB and MaxBody.
+	Budget *Budget
 
 	MaxCalls    int // running at once for one principal; 0 means 64
 	MaxQueued   int // waiting for that; 0 means 256
@@ -53,9 +56,6 @@ func defaultTimes() httpTimes {
 // writeTimeout is how long a client may leave what is written to it unread.
 const writeTimeout = 30 * time.Second
 
-// maxInFlight bounds the bytes of request bodies that are in memory at once.
-const maxInFlight = 256 << 20
-
 // HTTPHandler serves a Server over Streamable HTTP: both eras on one URL, with
 // sessions for the old and without state for the new.
 type HTTPHandler struct {
@@ -64,7 +64,7 @@ type HTTPHandler struct {
 	times    httpTimes
 	limiter  *turnstile
 	sessions *sessionTable
-	inFlight atomic.Int64
+	budget   *Budget
 }
 
 // NewHTTPHandler returns a handler for one endpoint. It ends with the server.
@@ -79,12 +79,16 @@ func NewHTTPHandler(server *Server, opts HTTPOptions) *HTTPHandler {
 	orDefault(&opts.MaxQueued, 256)
 	orDefault(&opts.MaxSessions, 1024)
 	orDefault(&opts.MaxOwn, 64)
+	if opts.Budget == nil {
+		opts.Budget = NewBudget(256<<20 + int64(opts.MaxBody))
+	}
 	return &HTTPHandler{
 		server:   server,
 		opts:     opts,
 		times:    defaultTimes(),
 		limiter:  newTurnstile(opts.MaxCalls, opts.MaxQueued),
 		sessions: newSessionTable(opts.MaxSessions, opts.MaxOwn),
+		budget:   opts.Budget,
 	}
 }
 
@@ -196,7 +200,7 @@ func (h *HTTPHandler) servePost(w http.ResponseWriter, r *http.Request, principa
 	if no != nil {
 		return no
 	}
-	defer h.inFlight.Add(-int64(cap(body)))
+	defer h.budget.give(cap(body))
 	version, no := h.versionHeader(r)
 	if no != nil {
 		return no

@@ -27,6 +27,8 @@ type httpSession struct {
 	once   sync.Once
 
 	standalone *outStream // the GET stream, number 0
+	budget     *Budget
+	keeps      holding // what is only there for a client that comes back
 
 	mu        sync.Mutex
 	exchanges map[ID]*exchange // not yet answered, by request
@@ -82,6 +84,7 @@ func (s *httpSession) Write(ctx context.Context, m Message) error {
 	}
 	id, ok := requestOf(ctx)
 	if !ok {
+		defer s.recount()
 		return s.standalone.push(ctx, m, false)
 	}
 	s.mu.Lock()
@@ -119,6 +122,7 @@ func (s *httpSession) Close() error {
 		for _, ex := range streams {
 			s.release(ex)
 		}
+		s.recount()
 	})
 	return nil
 }
@@ -195,6 +199,7 @@ func (s *httpSession) abandon(ex *exchange) {
 // keep remembers a stream for a client that comes back to it, and forgets the
 // oldest that have ended when there are too many.
 func (s *httpSession) keep(ex *exchange) {
+	defer s.recount()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remember(ex)
@@ -208,6 +213,40 @@ func (s *httpSession) keep(ex *exchange) {
 			}
 		}
 	}
+}
+
+// recount counts what is kept.
+func (s *httpSession) recount() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := s.standalone.spare()
+	for _, ex := range s.streams {
+		size += ex.spare()
+	}
+	if s.exchanges == nil {
+		size = 0 // the session has ended
+	}
+	s.budget.set(&s.keeps, size)
+}
+
+// giveUp implements holder: what is kept for a client that comes back is dropped,
+// and it is told that there is nothing for it any more.
+func (s *httpSession) giveUp() {
+	var dropped []*exchange
+	s.mu.Lock()
+	s.streams = slices.DeleteFunc(s.streams, func(ex *exchange) bool {
+		if !ex.drop() {
+			return false
+		}
+		dropped = append(dropped, ex)
+		return true
+	})
+	s.mu.Unlock()
+	for _, ex := range dropped {
+		s.release(ex)
+	}
+	s.standalone.drop()
+	s.recount()
 }
 
 // remember makes a stream one that can be found; s.mu is held.
@@ -418,7 +457,9 @@ func (h *HTTPHandler) newSession(ctx context.Context, principal string, m Messag
 		closed:     make(chan struct{}),
 		standalone: &outStream{resumable: true},
 		exchanges:  map[ID]*exchange{},
+		budget:     h.budget,
 	}
+	s.keeps.idle, s.keeps.of = true, s
 	s.client = &client{
 		server: h.server, owner: s.owner, principal: principal,
 		id: s.id, standalone: s.standalone, gone: make(chan struct{}),

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func keepBuffer(buf *[]byte, used []byte) {
 func writeMessage(w http.ResponseWriter, timeout time.Duration, status int, m Message) {
 	buf := buffers.Get().(*[]byte)
 	body := m.AppendTo((*buf)[:0])
-	writeJSON(w, timeout, status, body, nil, "")
+	writeJSON(w, nil, timeout, status, body, nil, "")
 	keepBuffer(buf, body)
 }
 
@@ -47,8 +48,8 @@ func writeStatus(w http.ResponseWriter, timeout time.Duration, status int) {
 // writeJSON writes a body in up to three pieces and returns the first, which it
 // may have appended to. It flushes, so that nothing is left to be written when
 // no deadline holds any more. That a client has gone is no error here: it needs
-// no answer.
-func writeJSON(w http.ResponseWriter, timeout time.Duration, status int, head, middle []byte, tail string) []byte {
+// no answer. What is counted in the budget may be given up.
+func writeJSON(w http.ResponseWriter, counted *Budget, timeout time.Duration, status int, head, middle []byte, tail string) []byte {
 	header := w.Header()
 	setFixedHeaders(header)
 	header["Content-Type"] = contentTypeJSON
@@ -58,9 +59,17 @@ func writeJSON(w http.ResponseWriter, timeout time.Duration, status int, head, m
 	w.WriteHeader(status)
 	if size <= smallAnswer {
 		head = append(append(head, middle...), tail...)
-		writePieces(w, control, timeout, head)
-	} else if writePieces(w, control, timeout, head) && writePieces(w, control, timeout, middle) {
-		writePieces(w, control, timeout, []byte(tail))
+		writePieces(w, control, timeout, head, nil)
+	} else {
+		var large *writing
+		if size > largeSize && counted != nil {
+			large = newWriting(http.NewResponseController(w))
+			counted.list(&large.holding, size)
+			defer counted.unlist(&large.holding)
+		}
+		if writePieces(w, control, timeout, head, large) && writePieces(w, control, timeout, middle, large) {
+			writePieces(w, control, timeout, []byte(tail), large)
+		}
 	}
 	if control.Flush() == nil {
 		control.SetWriteDeadline(time.Time{})
@@ -72,16 +81,42 @@ func writeJSON(w http.ResponseWriter, timeout time.Duration, status int, head, m
 // slowly but steadily is served, one that has stopped is dropped.
 const writePiece = 256 << 10
 
-func writePieces(w http.ResponseWriter, control *http.ResponseController, timeout time.Duration, data []byte) bool {
+// large is what the data are counted as, nil if they are not.
+func writePieces(w http.ResponseWriter, control *http.ResponseController, timeout time.Duration, data []byte, large *writing) bool {
 	for len(data) > 0 {
 		n := min(len(data), writePiece)
 		control.SetWriteDeadline(time.Now().Add(timeout))
+		if large != nil && large.given.Load() { // after the deadline, which is not to undo it
+			return false
+		}
 		if _, err := w.Write(data[:n]); err != nil {
 			return false
+		}
+		if large != nil {
+			large.moves()
 		}
 		data = data[n:]
 	}
 	return true
+}
+
+// A writing is a holding of bytes that are being written. It is given up by
+// breaking off the response.
+type writing struct {
+	holding
+	control *http.ResponseController
+	given   atomic.Bool // up
+}
+
+func newWriting(control *http.ResponseController) *writing {
+	w := &writing{control: control}
+	w.of = w
+	return w
+}
+
+func (w *writing) giveUp() {
+	w.given.Store(true)
+	w.control.SetWriteDeadline(time.Unix(1, 0))
 }
 
 // An eventWriter is the writing side of a response that is a stream of events.
@@ -94,12 +129,18 @@ type eventWriter struct {
 	timer   *time.Timer
 	batch   []segments
 	broken  bool
+
+	budget *Budget
+	st     *outStream // nil until the headers are out
+	unread *writing   // what of the stream the client has not got
 }
 
 // pump writes what is in the stream for this reader.
 func (e *eventWriter) pump(st *outStream, r reader) streamState {
 	if e.control == nil {
 		e.begin()
+		e.st, e.unread = st, newWriting(e.control)
+		st.count(e.budget, &e.unread.holding)
 	}
 	var state streamState
 	var after time.Duration
@@ -117,6 +158,7 @@ func (e *eventWriter) pump(st *outStream, r reader) streamState {
 	if e.broken {
 		return streamLost
 	}
+	st.counted(&e.unread.holding)
 	return state
 }
 
@@ -132,7 +174,7 @@ func (e *eventWriter) begin() {
 
 func (e *eventWriter) write(data []byte) {
 	if !e.broken {
-		e.broken = !writePieces(e.w, e.control, e.times.write, data)
+		e.broken = !writePieces(e.w, e.control, e.times.write, data, e.unread)
 	}
 }
 
@@ -163,6 +205,7 @@ func (e *eventWriter) comment() {
 // by the HTTP server, which then sets deadlines for the next response.
 func (e *eventWriter) stop() {
 	if e.timer != nil {
+		e.st.uncount(e.budget, &e.unread.holding)
 		e.timer.Stop()
 		if !e.broken {
 			e.control.SetWriteDeadline(time.Now().Add(e.times.write))

@@ -44,6 +44,9 @@ type outStream struct {
 	reader reader        // the present one; nil if there is none
 	last   reader        // the one there is or was; nil if there never was
 	hangUp time.Duration // > 0: the reader shall ask the client to come back
+	budget *Budget       // in which unread is counted, both of the present reader; nil if there is none
+	unread *holding      // what it has not got
+	writes int           // bytes it has taken and may still be writing
 	opener streamOpener  // is told when it becomes a stream; nil if nobody wants to know
 	room   chan struct{} // closed when a reader has taken or gone; nil if nobody waits
 }
@@ -66,6 +69,12 @@ func (r reader) wake() {
 // push adds a message. If the reader is behind by more than maxUnsent, push
 // waits for it when wait is true, and otherwise gives the stream up.
 func (st *outStream) push(ctx context.Context, m Message, wait bool) error {
+	if wait {
+		st.mu.Lock()
+		b := st.budget
+		st.mu.Unlock()
+		b.ease(ctx)
+	}
 	for {
 		st.mu.Lock()
 		switch {
@@ -153,8 +162,47 @@ func (st *outStream) open() {
 
 func (st *outStream) addEvent(e segments) {
 	st.events = append(st.events, e)
+	if st.unread != nil && st.unsent+st.writes == 0 {
+		st.unread.moves() // from now on it has something to read
+	}
 	st.unsent += e.length()
 	st.kept += e.length()
+	st.recount()
+}
+
+// count makes what the reader has not got a holding of its own.
+func (st *outStream) count(b *Budget, unread *holding) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	unread.moves()
+	st.budget, st.unread, st.writes = b, unread, 0
+	st.recount()
+}
+
+// uncount is for a reader that stops.
+func (st *outStream) uncount(b *Budget, unread *holding) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.unread == unread {
+		st.budget, st.unread, st.writes = nil, nil, 0
+	}
+	b.set(unread, 0)
+}
+
+// counted is for a reader that has written what it has taken.
+func (st *outStream) counted(unread *holding) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.unread == unread {
+		st.writes = 0
+		st.recount()
+	}
+}
+
+func (st *outStream) recount() {
+	if st.unread != nil {
+		st.budget.set(st.unread, st.unsent+st.writes)
+	}
 }
 
 // beginEvent returns the beginning of an event, with room for its data.
@@ -282,7 +330,7 @@ func (st *outStream) take(r reader, batch []segments) ([]segments, streamState, 
 		return batch, streamLost, 0
 	}
 	batch = append(batch, st.events[st.taken:]...)
-	st.taken, st.unsent = len(st.events), 0
+	st.taken, st.writes, st.unsent = len(st.events), st.unsent, 0
 	st.forget(maxUnsent)
 	st.makeRoom()
 	switch {
@@ -307,6 +355,30 @@ func (st *outStream) askBack(after time.Duration) bool {
 	}
 	st.hangUp = max(after, time.Millisecond)
 	st.reader.wake()
+	return true
+}
+
+// spare is how many bytes are kept only for a client that comes back.
+func (st *outStream) spare() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.reader == nil {
+		return st.kept
+	}
+	return st.kept - st.unsent
+}
+
+// drop forgets what is kept for a client that comes back. It reports false if a
+// client is there.
+func (st *outStream) drop() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.reader != nil {
+		st.forget(0)
+		return false
+	}
+	st.taken, st.unsent = len(st.events), 0
+	st.forget(0)
 	return true
 }
 

@@ -237,6 +237,9 @@ func (s *Server) modernGate(sess *Session, method string, meta json.RawMessage) 
 	if !IsObject(sess.ClientCapabilities) {
 		return missingMeta(MetaClientCapabilities)
 	}
+	if err := sess.tooLong(); err != nil {
+		return err
+	}
 	switch method {
 	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		return MethodNotFound(method)
@@ -316,6 +319,18 @@ func (s *Server) negotiate(sess *Session, params json.RawMessage) *Error {
 	info, _ := Member(params, "clientInfo")
 	capabilities, _ := Member(params, "capabilities")
 	sess.ClientInfo, sess.ClientCapabilities = bytes.Clone(info), bytes.Clone(capabilities)
+	return sess.tooLong()
+}
+
+// maxIntroduction is how much a client may say of itself: it is kept for as long
+// as the client is.
+const maxIntroduction = 32 << 10
+
+// tooLong is the error for a client that says too much of itself.
+func (s *Session) tooLong() *Error {
+	if len(s.ClientInfo)+len(s.ClientCapabilities) > maxIntroduction {
+		return Errorf(CodeInvalidParams, "clientInfo and capabilities are more than %d bytes", maxIntroduction)
+	}
 	return nil
 }
 
