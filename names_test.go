@@ -2,6 +2,7 @@ package patchbay_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -270,5 +271,50 @@ func TestLikeNamesAreReported(t *testing.T) {
 	h := c.open()
 	if got := strings.Join(problemsOf(h), "\n"); got != `the name "github" differs from that of the server "GitHub" only in case` {
 		t.Errorf("problems: %s", got)
+	}
+}
+
+// Prompts are named like tools: what one of a server that is denied is called,
+// no other is, and no other is suggested.
+func TestNamesOfPrompts(t *testing.T) {
+	with := func(server, prompt string) patchbay.LocalServer {
+		s := having(server)
+		s.AddPrompt(&mcp.Prompt{Name: prompt}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+		return patchbay.FromSDK(s)
+	}
+	h := withServers(t, nil, func(o *patchbay.Options) {
+		o.InProcess = map[string]patchbay.LocalServer{"my_server": with("my_server", "greet"), "my.server": with("my.server", "greet"), "other": with("other", "greet")}
+	})
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, denied := range []bool{false, true} {
+		o := patchbay.SessionOptions{Prefixed: true}
+		if denied {
+			o.DisallowedTools = []string{"my_server/*"}
+		}
+		s := session(t, h, o)
+		p, err := s.FindPrompt("my_server__greet")
+		if denied != (err != nil) || !denied && p.Server != "my_server" {
+			t.Errorf("denied %v: %+v, %v", denied, p, err)
+		}
+		prompts, err := s.ListPrompts(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range prompts {
+			if p.Server == "my.server" && !strings.HasPrefix(p.FullName, "my_server__greet_") {
+				t.Errorf("denied %v: %s is called %s", denied, p.Server, p.FullName)
+			}
+		}
+	}
+	s := session(t, h, patchbay.SessionOptions{Prefixed: true})
+	for name, hint := range map[string]string{"other__gret": `Did you mean "other__greet"?`, "other__zzzzz": "", "othr__greet": `Did you mean "other__greet"?`} {
+		_, err := s.FindPrompt(name)
+		if e := asError(t, err); e.Kind != patchbay.KindNotFound || e.Message != fmt.Sprintf("No prompt %q.", name) || e.Hint != hint {
+			t.Errorf("%s: %#v", name, e)
+		}
 	}
 }

@@ -49,6 +49,17 @@ func (s *Session) ListPrompts(ctx context.Context, server string) ([]Prompt, err
 func (s *Session) FindPrompt(name string) (Prompt, error) {
 	prompts, names := s.toolset().prompts()
 	ref, err := names.Resolve(name)
+	if unknown, ok := errors.AsType[*bridge.UnknownError](err); ok {
+		near := unknown.Suggestions
+		if named := s.named(name); len(named) > 0 { // as with tools
+			near = names.Suggest(name, func(server string) bool { return slices.Contains(named, server) })
+		}
+		e := errorf(KindNotFound, "No prompt %q.", name)
+		if len(near) > 0 {
+			return Prompt{}, e.hint("Did you mean %q?", near[0])
+		}
+		return Prompt{}, e
+	}
 	if err != nil {
 		return Prompt{}, errorf(KindNotFound, "No prompt %q: %v", name, err)
 	}
@@ -63,10 +74,14 @@ func (s *Session) FindPrompt(name string) (Prompt, error) {
 // namePrompts lists the prompts of a set, sorted by server and name, named like
 // tools. before are the names until now, nil if there were none.
 func (set *toolSet) namePrompts(silent []bridge.Silent, naming bridge.Naming, before *bridge.Names) ([]Prompt, *bridge.Names) {
-	prompts, asked := []Prompt{}, []bridge.Exposed{}
+	prompts, asked, silent := []Prompt{}, []bridge.Exposed{}, slices.Clip(silent)
 	for i, st := range set.inputs.servers {
 		c := set.inputs.catalogs[i]
-		if c == nil || set.denied[st.Name] != nil {
+		if c == nil {
+			continue
+		}
+		if set.denied[st.Name] != nil { // its names are nobody else's all the same
+			silent = append(silent, bridge.Silent{Server: st.Name, Project: st.Origin.Project != ""})
 			continue
 		}
 		for _, raw := range c.Prompts {
