@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -208,7 +209,7 @@ func TestAnswersWaitForClientSentAway(t *testing.T) {
 }
 
 // A client may be sent away again and again, for longer in all than one absence
-// may take. When it stays away the call is cancelled.
+// may take. When it stays away its session ends, and the call with it.
 func TestClientSentAwayAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeaving(t)
@@ -221,7 +222,7 @@ func TestClientSentAwayAgain(t *testing.T) {
 			body = l.comeBack(1)
 		}
 		start := time.Now()
-		if err := <-l.ended; err != errCancelled || time.Since(start) != l.handler.times.resume {
+		if err := <-l.ended; !errors.Is(err, ErrClosed) || time.Since(start) != l.handler.times.gone {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
@@ -239,7 +240,7 @@ func TestClientComesBackAndGoes(t *testing.T) {
 		r := newGet(l, "1-0").WithContext(ctx)
 		l.handler.ServeHTTP(&sink{header: http.Header{}}, r)
 		start := time.Now()
-		if err := <-l.ended; err != errCancelled || time.Since(start) != l.handler.times.resume {
+		if err := <-l.ended; !errors.Is(err, ErrClosed) || time.Since(start) != l.handler.times.gone {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})

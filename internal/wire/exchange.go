@@ -24,7 +24,10 @@ type exchange struct {
 	streamOnly bool         // it must be one
 	comesBack  bool         // the client may be asked to come back for the answer
 	away       bool         // it was, and has not got all of it; guarded by session.mu
+	dropped    bool         // the POST has lost its connection before it was over; guarded by session.mu
+	over       bool         // it is; guarded by session.mu
 	inline     inline       // if the reader is also the one that handles the request
+	silent     silentExchange
 
 	// Guarded by outStream.mu.
 	missing int       // answers still to come
@@ -41,11 +44,12 @@ func (ex *exchange) init(n int, accepts accepted) {
 }
 
 // begin makes the caller the reader.
-func (ex *exchange) begin() reader {
+func (ex *exchange) begin(h *HTTPHandler) reader {
 	r := ex.attach()
 	if ex.streamOnly {
 		ex.start()
 	}
+	h.silence.begin(ex)
 	return r
 }
 
@@ -131,6 +135,7 @@ func (ex *exchange) beginInline(h *HTTPHandler, w http.ResponseWriter, r *http.R
 		ex.start()
 	}
 	in.stop = afterFunc(r.Context(), func() { h.leave(ex, in.wake, streamLost) })
+	h.silence.begin(ex)
 }
 
 // afterFunc is context.AfterFunc, which costs less with a context that has a way
@@ -208,9 +213,10 @@ func (h *HTTPHandler) respond(w http.ResponseWriter, r *http.Request, ex *exchan
 	}
 }
 
-// leave is for a reader that stops. If that was before the end, and nobody can
-// come back for the rest, the calls are cancelled: the modern era knows no
-// coming back, and the legacy era only where events have been numbered.
+// leave is for a reader that stops. If that was before the end, a modern call is
+// cancelled with it. A legacy one is not: its client says so if it wants that, and
+// may come back where events have been numbered. The call goes on as long as the
+// session does.
 func (h *HTTPHandler) leave(ex *exchange, r reader, state streamState) {
 	if !ex.detach(r) {
 		return
@@ -218,30 +224,21 @@ func (h *HTTPHandler) leave(ex *exchange, r reader, state streamState) {
 	if ex.session != nil {
 		defer ex.session.recount()
 	}
-	_, opened := ex.state()
 	switch {
-	case state == streamEnded:
-		if ex.session != nil {
-			ex.session.release(ex)
+	case ex.job != nil:
+		if state != streamEnded {
+			ex.job.cancel(errDisconnected)
 		}
-	case ex.job != nil || !opened:
-		ex.abandon()
+	case state == streamEnded:
+		ex.session.release(ex)
 	default:
+		ex.session.dropped(ex)
 		time.AfterFunc(h.times.resume, func() {
 			if ex.left(r) {
-				ex.abandon()
+				ex.session.release(ex)
 			}
 		})
 	}
-}
-
-// abandon cancels the calls of an exchange whose client has gone.
-func (ex *exchange) abandon() {
-	if ex.job != nil {
-		ex.job.cancel(errDisconnected)
-		return
-	}
-	ex.session.abandon(ex)
 }
 
 // writeAnswers writes the answers as one JSON text.

@@ -189,13 +189,15 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 	if no := s.exchange(ex, p.requests); no != nil {
 		return no
 	}
+	defer s.over(ex)
+	defer h.silence.end(ex)
 	if !p.batch && !ex.comesBack {
 		ex.beginInline(h, w, r)
 		s.client.peer.handle(p.requests[0])
 		ex.endInline()
 		return nil
 	}
-	wake := ex.begin()
+	wake := ex.begin(h)
 	for _, m := range p.others {
 		s.deliver(m)
 	}

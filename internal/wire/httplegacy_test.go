@@ -153,30 +153,76 @@ func TestLegacyKeptStreamIsLight(t *testing.T) {
 	}
 }
 
-// A client that goes before anything was streamed cannot come back: its call is
-// cancelled. So is one whose client does not come back in time.
-func TestLegacyDisconnectCancels(t *testing.T) {
+// A client that loses its connection has not cancelled its call, be it a stream
+// already or not: that goes on as long as there is a connection of the session, and
+// five minutes more.
+func TestLegacyDisconnect(t *testing.T) {
+	for _, tool := range []string{"wait", "streaming"} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan error, 1)
+			h := newTestHandler()
+			h.tools["wait"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return nil, ctx.Err()
+			}
+			h.tools["streaming"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
+				r.Link.Notify(ctx, "notifications/progress", json.RawMessage(`{"progressToken":1,"progress":1}`))
+				return h.tools["wait"](ctx, r)
+			}
+			handler := NewHTTPHandler(newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
+			id := direct(handler, "POST", initializeLine).Header().Get(headerSession)
+			var requests sync.WaitGroup
+			defer requests.Wait()
+			connect := func(verb, body, accept string) (drop func()) {
+				ctx, drop := context.WithCancel(t.Context())
+				r := httptest.NewRequestWithContext(ctx, verb, "http://localhost/", strings.NewReader(body))
+				r.Header = http.Header{"Accept": {accept}, "Content-Type": {"application/json"}, headerSession: {id}}
+				requests.Go(func() { handler.ServeHTTP(httptest.NewRecorder(), r) })
+				synctest.Wait()
+				return drop
+			}
+			start := time.Now()
+			dropGET := connect("GET", "", "text/event-stream")
+			dropCall := connect("POST", toolCall(1, tool), "application/json, text/event-stream")
+			dropCall()
+			time.Sleep(time.Hour) // somebody is there
+			dropGET()
+			time.Sleep(4 * time.Minute)
+			if w := direct(handler, "POST", toolCall(2, "echo"), headerSession, id); w.Code != http.StatusOK {
+				t.Errorf("%s: %d %s", tool, w.Code, w.Body) // now somebody has been there again
+			}
+			err := <-ended
+			if took, want := time.Since(start), time.Hour+9*time.Minute; took != want || !errors.Is(err, ErrClosed) {
+				t.Errorf("%s: ended after %v, want %v: %v", tool, took, want, err)
+			}
+			synctest.Wait()
+			if w := direct(handler, "POST", toolCall(3, "echo"), headerSession, id); w.Code != http.StatusNotFound {
+				t.Errorf("%s: the session is still there: %d", tool, w.Code)
+			}
+		})
+	}
+}
+
+// DELETE ends the calls of a session, connected or not.
+func TestLegacyDeleteEndsCalls(t *testing.T) {
 	h := newTestHandler()
-	h.tools["streaming"] = func(ctx context.Context, r *Request) (json.RawMessage, error) {
-		r.Link.Notify(ctx, "notifications/progress", json.RawMessage(`{"progressToken":1,"progress":1}`))
-		return h.tools["wait"](ctx, r)
-	}
 	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
-	s.handler.times.resume = time.Millisecond
 	id := s.initialize(Version20250618, "{}")
-	for i, tool := range []string{"wait", "streaming"} { // each with its own id: the server may not be done with the other
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-h.entered
-			cancel()
-		}()
-		resp, err := s.client.Do(s.request("POST", toolCall(i+1, tool), headerSession, id).WithContext(ctx))
-		if err == nil {
-			<-ctx.Done()
-			resp.Body.Close()
-		}
-		<-h.left
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-h.entered
+		cancel()
+	}()
+	if resp, err := s.client.Do(s.request("POST", toolCall(1, "wait"), headerSession, id).WithContext(ctx)); err == nil {
+		resp.Body.Close()
 	}
+	resp, err := s.client.Do(s.request("DELETE", "", headerSession, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	<-h.left
 }
 
 // notifications/cancelled ends the call, and it gets no answer.
@@ -204,10 +250,9 @@ func TestLegacyIDInUse(t *testing.T) {
 	h := newTestHandler()
 	s := newSite(t, newTestServer(t, func(o *ServerOptions) { o.Handler = h }), HTTPOptions{})
 	id := s.initialize(Version20250618, "{}")
-	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
-		if resp, err := s.client.Do(s.request("POST", toolCall(1, "wait"), headerSession, id).WithContext(ctx)); err == nil {
+		if resp, err := s.client.Do(s.request("POST", toolCall(1, "wait"), headerSession, id)); err == nil {
 			resp.Body.Close()
 		}
 	})
@@ -218,7 +263,7 @@ func TestLegacyIDInUse(t *testing.T) {
 	if r := s.post(toolCall(2, "echo"), headerSession, id); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	cancel()
+	s.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, headerSession, id)
 	group.Wait()
 	<-h.left
 }

@@ -81,8 +81,9 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 	}
 	ex.server, ex.job, ex.method, ex.id, ex.jsonOnly = h.server, j, m.Method, m.ID, h.opts.JSONOnly
 	ex.init(1, parseAccept(r.Header["Accept"]))
+	defer h.silence.end(ex)
 	if parked != nil {
-		wake := ex.begin()
+		wake := ex.begin(h)
 		j.resume(ex, wake, m.Params)
 		h.respond(w, r, ex, wake)
 		return nil
@@ -99,7 +100,7 @@ func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *mode
 		ex.endInline()
 		return nil
 	}
-	wake := ex.begin()
+	wake := ex.begin(h)
 	j.heardBy(ex, wake)
 	h.server.crew.do(j.run)
 	h.respond(w, r, ex, wake)

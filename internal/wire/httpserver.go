@@ -38,8 +38,9 @@ type httpTimes struct {
 	write     time.Duration // without progress in writing
 	keepAlive time.Duration // between comments on a quiet stream
 	idle      time.Duration // of a session
+	gone      time.Duration // of a session with calls under way: without a connection
 	lifetime  time.Duration // of a session
-	resume    time.Duration // for a legacy client to come back to a call
+	resume    time.Duration // for a legacy client to come back for an answer as it was asked to
 }
 
 func defaultTimes() httpTimes {
@@ -48,6 +49,7 @@ func defaultTimes() httpTimes {
 		write:     writeTimeout,
 		keepAlive: 15 * time.Second,
 		idle:      30 * time.Minute,
+		gone:      5 * time.Minute,
 		lifetime:  24 * time.Hour,
 		resume:    2 * time.Minute,
 	}
@@ -65,6 +67,7 @@ type HTTPHandler struct {
 	limiter  *turnstile
 	sessions *sessionTable
 	budget   *Budget
+	silence  silence
 }
 
 // NewHTTPHandler returns a handler for one endpoint. It ends with the server.
@@ -82,7 +85,7 @@ func NewHTTPHandler(server *Server, opts HTTPOptions) *HTTPHandler {
 	if opts.Budget == nil {
 		opts.Budget = NewBudget(256<<20 + int64(opts.MaxBody))
 	}
-	return &HTTPHandler{
+	h := &HTTPHandler{
 		server:   server,
 		opts:     opts,
 		times:    defaultTimes(),
@@ -90,6 +93,8 @@ func NewHTTPHandler(server *Server, opts HTTPOptions) *HTTPHandler {
 		sessions: newSessionTable(opts.MaxSessions, opts.MaxOwn),
 		budget:   opts.Budget,
 	}
+	h.silence.limit = func() time.Duration { return h.times.keepAlive }
+	return h
 }
 
 // NewHTTPServer returns an http.Server for handlers of this package, with the

@@ -16,6 +16,7 @@ import (
 // other connection.
 type httpSession struct {
 	table   *sessionTable
+	times   *httpTimes
 	id      string
 	owner   string
 	created time.Time
@@ -177,22 +178,25 @@ func (s *httpSession) cancelled(m Message) {
 	}
 }
 
-// abandon cancels the requests of an exchange that nobody waits for.
-func (s *httpSession) abandon(ex *exchange) {
-	defer s.release(ex)
+// dropped takes note that a POST has lost its connection. Whoever handles it may
+// be at it for long.
+func (s *httpSession) dropped(ex *exchange) {
 	s.mu.Lock()
-	var ids []ID
-	for id, other := range s.exchanges {
-		if other == ex {
-			ids = append(ids, id)
-			delete(s.exchanges, id)
-		}
+	defer s.mu.Unlock()
+	if !ex.over && !ex.dropped {
+		ex.dropped = true
+		s.vacate()
 	}
-	s.mu.Unlock()
-	for _, id := range ids {
-		ex.cancelled()
-		params := append([]byte(`{"requestId":`), id.AppendTo(nil)...)
-		s.deliver(Message{Method: "notifications/cancelled", Params: append(params, '}')})
+}
+
+// over is for a POST that is about to leave the session, which it has left already
+// if it was dropped.
+func (s *httpSession) over(ex *exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ex.over = true
+	if ex.dropped {
+		s.busy++
 	}
 }
 
@@ -327,9 +331,18 @@ func (s *httpSession) enter() {
 
 func (s *httpSession) leave() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vacate()
+}
+
+// vacate ends a use of the session; s.mu is held. Calls that nobody is connected
+// for are not kept for long.
+func (s *httpSession) vacate() {
 	s.busy--
 	s.used = time.Now()
-	s.mu.Unlock()
+	if s.busy == 0 && len(s.exchanges) > 0 && s.timer != nil {
+		s.timer.Reset(s.times.gone)
+	}
 }
 
 // idleSince reports since when nothing happens in the session, and false if
@@ -342,21 +355,28 @@ func (s *httpSession) idleSince() (time.Time, bool) {
 
 // expire ends the session if its time is over, and else comes back when it may
 // be.
-func (s *httpSession) expire(times *httpTimes) {
-	now := time.Now()
-	end := s.created.Add(times.lifetime)
-	if used, idle := s.idleSince(); !idle {
-		end = minTime(end, now.Add(times.idle))
-	} else {
-		end = minTime(end, used.Add(times.idle))
-	}
-	if !now.Before(end) {
-		s.session.life.end(errors.New("the session has expired"))
-		return
-	}
+func (s *httpSession) expire() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer.Reset(end.Sub(now))
+	now := time.Now()
+	end := s.created.Add(s.times.lifetime)
+	switch calls := len(s.exchanges) > 0; {
+	case calls && s.busy == 0:
+		end = s.used.Add(s.times.gone)
+	case calls:
+		end = now.Add(s.times.idle)
+	case s.busy > 0 || s.away > 0:
+		end = minTime(end, now.Add(s.times.idle))
+	default:
+		end = minTime(end, s.used.Add(s.times.idle))
+	}
+	over := !now.Before(end)
+	if !over {
+		s.timer.Reset(end.Sub(now))
+	}
+	s.mu.Unlock()
+	if over {
+		s.session.life.end(errors.New("the session has expired"))
+	}
 }
 
 func minTime(a, b time.Time) time.Time {
@@ -448,6 +468,7 @@ func (h *HTTPHandler) newSession(ctx context.Context, principal string, m Messag
 	now := time.Now()
 	s := &httpSession{
 		table:      h.sessions,
+		times:      &h.times,
 		id:         rand.Text(), // 130 bits
 		owner:      httpOwner(principal),
 		created:    now,
@@ -477,7 +498,7 @@ func (h *HTTPHandler) newSession(ctx context.Context, principal string, m Messag
 		return nil, answer, refuse(http.StatusServiceUnavailable, CodeOverloaded, "Too many sessions").retryAfter(time.Minute)
 	}
 	s.mu.Lock()
-	s.timer = time.AfterFunc(min(h.times.idle, h.times.lifetime), func() { s.expire(&h.times) })
+	s.timer = time.AfterFunc(min(h.times.idle, h.times.lifetime), s.expire)
 	s.mu.Unlock()
 	return s, answer, nil
 }

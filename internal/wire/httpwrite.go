@@ -137,7 +137,8 @@ type eventWriter struct {
 
 // pump writes what is in the stream for this reader.
 func (e *eventWriter) pump(st *outStream, r reader) streamState {
-	if e.control == nil {
+	first := e.control == nil
+	if first {
 		e.begin()
 		e.st, e.unread = st, newWriting(e.control)
 		st.count(e.budget, &e.unread.holding)
@@ -154,6 +155,9 @@ func (e *eventWriter) pump(st *outStream, r reader) streamState {
 	if state == streamHangsUp {
 		e.write([]byte("retry: " + strconv.FormatInt(after.Milliseconds(), 10) + "\n\n"))
 	}
+	if first && len(e.batch) == 0 && state == streamWaits {
+		e.write(comment) // some that are between wait for the first byte of a body
+	}
 	e.flush()
 	if e.broken {
 		return streamLost
@@ -161,6 +165,9 @@ func (e *eventWriter) pump(st *outStream, r reader) streamState {
 	st.counted(&e.unread.holding)
 	return state
 }
+
+// comment is an event that says nothing.
+var comment = []byte(":\n\n")
 
 func (e *eventWriter) begin() {
 	header := e.w.Header()
@@ -197,7 +204,7 @@ func (e *eventWriter) quiet() <-chan time.Time {
 
 // comment shows the client, and what is between, that the stream lives.
 func (e *eventWriter) comment() {
-	e.write([]byte(":\n\n"))
+	e.write(comment)
 	e.flush()
 }
 

@@ -144,8 +144,9 @@ func (st *outStream) add(m Message) {
 func (st *outStream) start() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if !st.opened {
+	if !st.opened && !st.ended {
 		st.open()
+		st.reader.wake()
 	}
 }
 

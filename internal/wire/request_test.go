@@ -38,7 +38,7 @@ func TestRequestHeader(t *testing.T) {
 func TestNotifyAfterTheAnswer(t *testing.T) {
 	var ex exchange
 	ex.init(1, accepted{json: true, stream: true})
-	ex.begin()
+	ex.attach()
 	ex.finish(Message{Result: textResult("done")})
 	err := ex.Notify(t.Context(), "notifications/progress", nil)
 	if complete, opened := ex.state(); !errors.Is(err, errGone) || !complete || opened {
