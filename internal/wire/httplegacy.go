@@ -83,8 +83,8 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request, principal
 			return refuse(http.StatusBadRequest, CodeInvalidRequest, "nothing is kept for this "+headerLastEventID)
 		}
 		wake = s.standalone.resume(seen)
-	} else if wake = s.standalone.attach(); wake == nil {
-		return refuse(http.StatusConflict, CodeInvalidRequest, "this session has a stream already")
+	} else {
+		wake = s.standalone.attach()
 	}
 	defer func() {
 		s.standalone.detach(wake)

@@ -251,12 +251,13 @@ func (st *outStream) forget(limit int) {
 	}
 }
 
-// attach makes the caller the reader. It returns nil if there is one already.
+// attach makes the caller the reader, in place of another if there is one: that
+// one's connection may have broken without anybody noticing.
 func (st *outStream) attach() reader {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.reader != nil {
-		return nil
+		st.dismiss()
 	}
 	return st.newReader()
 }
