@@ -262,6 +262,9 @@ func (q *question) answer(ctx context.Context, hooksOnly bool) (answer json.RawM
 		}
 		return q.checked(given)
 	}
+	if m := q.client.elicitModes().or(q.host.opts.UI.elicitModes()); m.form || m.url {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "nobody here has declared elicitation of mode %q", q.Mode)
+	}
 	return cancelled, nil
 }
 

@@ -407,7 +407,7 @@ func TestFormsOnly(t *testing.T) {
 		o.UI.ElicitFormsOnly = true
 	})
 	awaitState(t, h, "older", config.Connected)
-	if got := elicited(t, anyone(t, h), "older", urlParams); got != `{"action":"cancel"}` {
+	if got := elicited(t, anyone(t, h), "older", urlParams); got != "error -32602" {
 		t.Errorf("got %s", got)
 	}
 	if got := elicited(t, anyone(t, h), "older", formParams); !strings.HasPrefix(got, `{"action":"accept"`) {

@@ -26,6 +26,9 @@ func (ep *endpoint) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	}
 	defer end()
 	ctx = context.WithValue(ctx, requestKey{}, r)
+	if r.Session.Era == wire.Modern && r.Method == "tools/call" {
+		ctx = wire.WithParamHeaders(ctx, r.Header())
+	}
 	var raw json.RawMessage
 	if ep.single != "" {
 		raw, err = c.pass(ctx, s, r)
@@ -35,19 +38,30 @@ func (ep *endpoint) HandleRequest(ctx context.Context, r *wire.Request) (json.Ra
 	return raw, inEra(r, err)
 }
 
-// inEra is a server's error as the era of the client knows it: only the legacy
-// one has a code for resources that do not exist.
+// inEra is a server's error as the era of the client knows it. Only the legacy
+// one has a code for resources that do not exist, and one for URLs that a person
+// has to visit: the modern one says which capability of the client is missing.
 func inEra(r *wire.Request, err error) error {
-	if err == nil || r.Session.Era == wire.Legacy || r.Method != "resources/read" {
+	if err == nil || r.Session.Era == wire.Legacy {
 		return err
 	}
 	e, ok := errors.AsType[*patchbay.RPCError](err)
-	if !ok || e.Code != wire.CodeResourceNotFound {
+	if !ok {
 		return err
 	}
-	known := *e
-	known.Code = wire.CodeInvalidParams
-	return &known
+	switch {
+	case e.Code == wire.CodeResourceNotFound && r.Method == "resources/read":
+		known := *e
+		known.Code = wire.CodeInvalidParams
+		return &known
+	case e.Code == wire.CodeURLElicitationRequired && !r.Session.Supports("elicitation", "url"):
+		return &wire.Error{
+			Code:    wire.CodeMissingClientCapability,
+			Message: e.Message,
+			Data:    json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`),
+		}
+	}
+	return err
 }
 
 // sessionFor returns the session of a request: that of the client, or, where the

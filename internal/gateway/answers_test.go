@@ -235,3 +235,60 @@ func TestChangesAreNeverLost(t *testing.T) {
 		})
 	}
 }
+
+// What a client cannot do is said in the words of whoever hears it.
+func TestMissingCapabilityInEachEra(t *testing.T) {
+	const url = `{"mode":"url","elicitationId":"1","url":"https://example.com/","message":"m"}`
+	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t, "-discover", "unknown")}, nil)
+	forms := `{"elicitation":{"form":{}}}`
+	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+		a := w.connect(t, "stdio", version, "srv", forms)
+		arguments, err := json.Marshal(map[string]string{"text": url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.call(t, "elicit", string(arguments)); got != "error -32602" {
+			t.Errorf("%s client: a URL for a client with forms: %s", version, got)
+		}
+		_, err = a.CallTool(t.Context(), "gated", json.RawMessage(`{"text":"1"}`))
+		e, ok := errors.AsType[*wire.Error](err)
+		if !ok {
+			t.Fatalf("%s client: %v", version, err)
+		}
+		legacy := version == wire.Version20251125
+		if legacy && e.Code != wire.CodeURLElicitationRequired || !legacy && (e.Code != wire.CodeMissingClientCapability || string(e.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}`) {
+			t.Errorf("%s client: %v %s", version, e, e.Data)
+		}
+	}
+}
+
+// Headers for arguments that Patchbay does not know of go on to the server.
+func TestUnknownParamHeaders(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	u := newUpstream(t, "up", wire.Version20260728)
+	h := wire.NewHTTPHandler(u.server, wire.HTTPOptions{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Method") == "tools/call" {
+			seen <- r.Header.Clone()
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	w := newWorld(t, nil, map[string]config.Server{"up": {Type: config.HTTP, URL: srv.URL}}, nil)
+	for _, endpoint := range []string{"", "up"} {
+		tool := "echo"
+		if endpoint == "" {
+			tool = "up__echo"
+		}
+		b := w.browse(t, wire.Version20260728, endpoint)
+		answer, _ := b.send(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"a":1},"_meta":{"`+wire.MetaProtocolVersion+`":"2026-07-28","`+wire.MetaClientCapabilities+`":{}}}}`,
+			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", tool, "Mcp-Param-Region", "eu", "X-Other", "x")
+		if !strings.Contains(answer, `"result"`) {
+			t.Fatal(answer)
+		}
+		got := <-seen
+		if got.Get("Mcp-Param-Region") != "eu" || got.Get("X-Other") != "" || got.Get("Mcp-Name") != "echo" {
+			t.Errorf("%q: %v", endpoint, got)
+		}
+	}
+}

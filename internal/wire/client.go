@@ -170,7 +170,7 @@ func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, er
 	if err := c.addMeta(&call); err != nil {
 		return nil, fmt.Errorf("params of %s: %w", call.Method, err)
 	}
-	call.Header = c.mirrorArguments(call)
+	call.Header = c.mirrorArguments(ctx, call)
 	result, err := c.link.Call(ctx, call)
 	if err == nil && call.Method == "tools/list" {
 		c.learnMirrored(result)
@@ -182,7 +182,7 @@ func (c *Client) callModern(ctx context.Context, call Call) (json.RawMessage, er
 		}
 		was := call.Header
 		call.Header = given
-		call.Header = c.mirrorArguments(call)
+		call.Header = c.mirrorArguments(ctx, call)
 		if maps.EqualFunc(was, call.Header, slices.Equal) || !call.Repeats.Again(SignHeaders) {
 			return nil, err
 		}
@@ -205,26 +205,31 @@ func (c *Client) addMeta(call *Call) (err error) {
 }
 
 // mirrorArguments returns the headers of a tool call, with those that repeat
-// its arguments.
-func (c *Client) mirrorArguments(call Call) http.Header {
+// its arguments and those that are to be passed on.
+func (c *Client) mirrorArguments(ctx context.Context, call Call) http.Header {
 	if call.Method != "tools/call" {
 		return call.Header
 	}
+	foreign, _ := ctx.Value(paramHeadersKey{}).(http.Header)
 	c.mu.Lock()
 	none := len(c.mirrored) == 0
 	c.mu.Unlock()
-	if none {
+	var params ParamHeaders
+	if !none {
+		name, _ := StringMember(call.Params, "name")
+		c.mu.Lock()
+		params = c.mirrored[name]
+		c.mu.Unlock()
+	}
+	if params == nil && foreign == nil {
 		return call.Header
 	}
-	name, _ := StringMember(call.Params, "name")
-	c.mu.Lock()
-	params := c.mirrored[name]
-	c.mu.Unlock()
-	if params == nil {
-		return call.Header
-	}
-	header := make(http.Header, len(call.Header)+len(params))
+	header := make(http.Header, len(call.Header)+len(params)+len(foreign))
 	maps.Copy(header, call.Header)
+	maps.Copy(header, foreign)
+	for _, known := range params {
+		delete(header, known.header)
+	}
 	arguments, _ := Member(call.Params, "arguments")
 	params.Set(header, arguments)
 	return header
@@ -350,7 +355,21 @@ func (h clientHandler) HandleRequest(ctx context.Context, r *Request) (json.RawM
 		return nil, MethodNotFound(r.Method) // a modern server asks in its results
 	}
 	r.Link = h.client
-	return h.client.options.Handler.HandleRequest(ctx, r)
+	result, err := h.client.options.Handler.HandleRequest(ctx, r)
+	return result, legacyRefusal(r.Method, err)
+}
+
+// legacyRefusal is the error of a client that cannot do what a server asks, in
+// the words of the legacy era.
+func legacyRefusal(method string, err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Code != CodeMissingClientCapability {
+		return err
+	}
+	if method == "elicitation/create" { // a mode that was not declared
+		return &Error{Code: CodeInvalidParams, Message: e.Message}
+	}
+	return &Error{Code: CodeMethodNotFound, Message: e.Message}
 }
 
 func (h clientHandler) HandleNotification(ctx context.Context, n *Notification) {

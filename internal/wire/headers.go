@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -275,6 +276,28 @@ func Elements(array json.RawMessage) iter.Seq[json.RawMessage] {
 			i = end
 		}
 	}
+}
+
+type paramHeadersKey struct{}
+
+// WithParamHeaders has a tool call that is made with the context carry the
+// Mcp-Param headers of the request that it is made for. Those that repeat
+// arguments are written anew; others are passed on as they are, because the
+// server may know what they mean.
+func WithParamHeaders(ctx context.Context, request http.Header) context.Context {
+	var found http.Header
+	for name, values := range request {
+		if strings.HasPrefix(name, headerParamPrefix) {
+			if found == nil {
+				found = http.Header{}
+			}
+			found[name] = values
+		}
+	}
+	if found == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, paramHeadersKey{}, found)
 }
 
 // Set writes the headers for a call with these arguments. Arguments that are

@@ -270,3 +270,52 @@ func TestInitializeAgainAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Progress of a call that is over is nobody's, and shows no token of ours.
+func TestLateProgressOverHTTP(t *testing.T) {
+	var first string
+	server := &legacyServer{noGET: true, rest: func(w http.ResponseWriter, r *http.Request, m Message) {
+		token, _ := Member(m.Params, "_meta", "progressToken")
+		if first == "" {
+			first = string(token)
+		} else {
+			sseMessage(w, Message{Method: "notifications/progress", Params: json.RawMessage(`{"progressToken":` + first + `,"progress":1}`)})
+			sseMessage(w, Message{Method: "notifications/message", Params: json.RawMessage(`{}`)})
+		}
+		sseMessage(w, Message{ID: m.ID, Result: json.RawMessage(`{}`)})
+	}}
+	notes := make(chan *Notification, 10)
+	h := link(t, httpScript(server.serve).listen(t), &recorder{notes: notes}, HTTPClientOptions{})
+	openSession(t, h)
+	for range 2 {
+		if _, err := h.Call(t.Context(), Call{Method: "tools/call", Params: json.RawMessage(`{"_meta":{"progressToken":"mine"}}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := <-notes; n.Method != "notifications/message" {
+		t.Errorf("%s %s", n.Method, n.Params)
+	}
+}
+
+// A legacy server hears in its own words what a client cannot do.
+func TestLegacyRefusal(t *testing.T) {
+	for method, want := range map[string]int64{"elicitation/create": CodeInvalidParams, "sampling/createMessage": CodeMethodNotFound, "roots/list": CodeMethodNotFound} {
+		answers := make(chan Message, 1)
+		tr, _ := streamServer(t, func(c Conn, m Message) {
+			switch m.Method {
+			case "initialize":
+				answerWith(c, m, oldServer)
+			case "notifications/initialized":
+				c.Write(t.Context(), Message{ID: StringID("q"), Method: method})
+			case "":
+				answers <- m
+			}
+		})
+		connect(t, tr, &ClientOptions{ProtocolVersion: Version20251125, Handler: handlerFuncs{request: func(context.Context, *Request) (json.RawMessage, error) {
+			return nil, (&Session{}).mayAsk(method, nil)
+		}}})
+		if m := <-answers; m.Error == nil || m.Error.Code != want || m.Error.Data != nil {
+			t.Errorf("%s: %s", method, m.AppendTo(nil))
+		}
+	}
+}
