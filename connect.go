@@ -42,6 +42,9 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 			}
 			t.Local = local.Serve
 		}
+		if st.Origin.Project != "" && st.Transport == config.Stdio {
+			t.Check = func(file string) (func() error, error) { return h.checkLaunch(st, file) }
+		}
 		if t.State == config.Pending {
 			// Only what may be used is expanded: before that no variable of the
 			// host may be looked at.

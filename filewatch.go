@@ -33,6 +33,7 @@ func (h *Host) survey() discover.Survey {
 	env := h.scan
 	further := []string{h.places.approvalsFile(), h.places.pinsFile(), h.places.userSettings(), h.places.projectSettings()}
 	if r := h.reading.Load(); r != nil {
+		further = append(further, r.boundPaths()...)
 		env.Disabled = r.settings.Discovery.DisabledProviders
 	}
 	return discover.NewSurvey(env, further...)

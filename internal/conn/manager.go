@@ -96,6 +96,11 @@ type Target struct {
 	CatalogKey    string // a hash of the launch spec, under which the catalog is kept; empty means it is not
 	AllowCommands bool   // commands of the entry that obtain values may run
 
+	// Check, if not nil, says why a program must not be started: file is what the
+	// command means to the child. It is asked right before, and what it returns
+	// right after, when the child is there; an error then ends it.
+	Check func(file string) (again func() error, err error)
+
 	// Local, if not nil, is the server: it serves newline-delimited JSON-RPC on
 	// rw until ctx or the stream ends.
 	Local func(ctx context.Context, rw io.ReadWriteCloser) error

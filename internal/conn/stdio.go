@@ -41,9 +41,12 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(cmp.Or(t.Dir, m.opts.Vars.WorkspaceRoot), dir)
 	}
-	child, err := proc.Start(proc.Spec{
+	child, err := startChecked(proc.Spec{
 		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(m.opts.Environ, server), Guard: s.pool.guard,
-	})
+	}, t.Check)
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
 	if err != nil {
 		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
 	}
@@ -59,6 +62,35 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 		return l.process.explain(err)
 	}
 	return nil
+}
+
+// startChecked starts a child, if what it would run is what may be.
+func startChecked(spec proc.Spec, check func(file string) (again func() error, err error)) (*proc.Child, error) {
+	if check == nil {
+		return proc.Start(spec)
+	}
+	denied := func(err error) error { return &failure{kind: KindDenied, permanent: true, err: err} }
+	file, err := spec.LookUp()
+	if err != nil {
+		return nil, err
+	}
+	spec.File = file
+	if !filepath.IsAbs(file) {
+		spec.File = filepath.Join(spec.Dir, file)
+	}
+	again, err := check(spec.File)
+	if err != nil {
+		return nil, denied(err)
+	}
+	child, err := proc.Start(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := again(); err != nil {
+		_ = child.Close() // what cannot be killed is not ours to mend
+		return nil, denied(err)
+	}
+	return child, nil
 }
 
 // willNeverStart reports whether a command will not start the next time either,

@@ -12,8 +12,8 @@ import (
 
 // Describe returns what a person reads before approving a launch: exactly what
 // would run or be contacted, nothing cut, with every character that could
-// deceive shown as what it is. Literal values of variables and headers are
-// masked; templates are not, since they say what would be sent.
+// deceive shown as what it is. Nothing is masked: what stands in a file of the
+// project is no secret of the reader, and may be an attack.
 func Describe(l Launch) string {
 	d := &description{}
 	s := l.Server
@@ -87,6 +87,10 @@ func (d *description) program(l Launch) {
 		d.add("Content", l.CommandDigest)
 	}
 	d.add("Arguments", shownAll(s.Args)...)
+	for _, f := range l.Files {
+		d.add("File", shown(f.Path)+" for "+shown(f.Argument))
+		d.add("Content", f.Digest)
+	}
 	switch {
 	case s.Cwd != "":
 		d.add("Directory", shown(s.Cwd))
@@ -190,15 +194,11 @@ func origin(raw string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// assignments renders names with the templates of their values.
+// assignments renders names with their values as they are written.
 func assignments(values map[string]config.Secret, between string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		text := values[name].Mask()
-		if between == " = " && loadsCode(name) {
-			text = values[name].Reveal() // it is no secret, but perhaps an attack
-		}
-		out = append(out, name+between+text)
+		out = append(out, name+between+values[name].Reveal())
 	}
 	return out
 }

@@ -41,9 +41,9 @@ Arguments    -y
              --config=./build.json
              rm<U+001B>[2K<U+202E> -rf
 Directory    the project
-Sets         CMD = [redacted]
-             LITERAL = [redacted]
-             NAMED = [redacted]
+Sets         CMD = !pass show x
+             LITERAL = hunter2
+             NAMED = AWS_SECRET
              NODE_OPTIONS = --require=./evil.js
              TOKEN = ${BUILD_TOKEN}
 Passes on    LANG
@@ -54,6 +54,9 @@ Gives        the variable AWS_SECRET, if one of that name is set, to env "NAMED"
              the variable LANG to envVars
 Warnings     fetches @acme/build without an exact version: what runs can change without asking again
              --config=./build.json may be a file of this project; a change of its content does not ask again
+             CMD is set by the project; what it changes is up to the program
+             LITERAL is set by the project; what it changes is up to the program
+             NAMED is set by the project; what it changes is up to the program
              NODE_OPTIONS can change which code runs
              the variables in /src/p/.env can change without asking again
 `
@@ -79,7 +82,7 @@ Declared in     /src/p/.mcp.json:2 (Claude Code, project scope)
 Project         /src/p
 URL             https://docs.test:8443/mcp?team=${TEAM}
 Headers         Authorization: Bearer ${DOCS_TOKEN}
-                X-Key: [redacted]
+                X-Key: hunter2
                 X-Org: the variable ORG
                 Authorization: Bearer and the variable BEARER
 Header program  ./headers.sh
@@ -145,8 +148,27 @@ func TestDescribeShowsEverything(t *testing.T) {
 	if n < 30 {
 		t.Errorf("only %d texts tried", n)
 	}
-	if strings.Contains(Describe(l), "secret") {
-		t.Error("a literal secret is shown")
+}
+
+// What the project's file sets is shown as it is, and pointed at unless it is
+// known to be harmless.
+func TestDescribeVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"HOME=./evil": "HOME can change which code runs", "PYTHONUSERBASE=/src/p/.py": "PYTHONUSERBASE can change which code runs",
+		"GOFLAGS=-toolexec=./x": "GOFLAGS can change which code runs", "NODE_EXTRA_CA_CERTS=ca.pem": "NODE_EXTRA_CA_CERTS can change which code runs",
+		"HTTPS_PROXY=http://evil.test": "HTTPS_PROXY can change where data goes", "API_BASE=https://evil.test": "API_BASE can change where data goes",
+		"DATA=../../x": "DATA names a file or directory", "SOMETHING=x": "SOMETHING is set by the project", "API_KEY=k": "API_KEY is set by the project",
+		"CONFIG=${X:-y}": "CONFIG is set by the project", "LOG_LEVEL=debug": "", "LC_ALL=C": "", "TOKEN=${TOKEN}": "",
+	} {
+		variable, value, _ := strings.Cut(name, "=")
+		l := Launch{Project: "/src/p", Server: config.Server{Command: "x", Env: map[string]config.Secret{variable: config.NewSecret(value)}}}
+		text := Describe(l)
+		if !strings.Contains(text, variable+" = "+value+"\n") {
+			t.Errorf("%s is not shown:\n%s", name, text)
+		}
+		if _, warned, _ := strings.Cut(text, "Warnings"); want == "" && warned != "" || !strings.Contains(warned, want) {
+			t.Errorf("%s: %q, want %q", name, warned, want)
+		}
 	}
 }
 

@@ -20,12 +20,23 @@ type Launch struct {
 	ResolvedCommand string // absolute path of the program; empty if there is none now
 	CommandDigest   string // hash of that program's content, if it is a file of the project
 
+	// Files are further files of the project that are run or decide what is, with
+	// the hashes of their contents.
+	Files []BoundFile
+
 	// Executes lists what would run besides the command, to obtain values.
 	Executes []string
 
 	// Origin is shown, but moving a declaration to another line or file of the
 	// project changes nothing about what it does.
 	Origin config.Origin `hash:"-"`
+}
+
+// BoundFile is a file of the project whose content an approval covers.
+type BoundFile struct {
+	Argument string // as the entry has it
+	Path     string // the real one
+	Digest   string
 }
 
 // LaunchOf takes from an entry what its approval covers. The caller adds what

@@ -21,12 +21,17 @@ func warnings(l Launch) []string {
 	case within(l.ResolvedCommand, l.Project), s.Command != "" && projectFile(s.Command, l.Project):
 		out = append(out, "runs a file of this project, whose content is not checked")
 	}
+	bound := map[string]bool{}
+	for _, f := range l.Files {
+		bound[f.Argument] = true
+		out = append(out, fmt.Sprintf("%s is a file of this project; a change of its content asks again, one of what it loads does not", shown(f.Argument)))
+	}
 	files := slices.Clone(s.Args)
 	for _, command := range l.Executes {
 		files = append(files, strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()<>'\"", r) })...)
 	}
 	for _, f := range files {
-		if projectFile(f, l.Project) {
+		if !bound[f] && projectFile(f, l.Project) {
 			out = append(out, fmt.Sprintf("%s may be a file of this project; a change of its content does not ask again", shown(f)))
 		}
 	}
@@ -34,11 +39,11 @@ func warnings(l Launch) []string {
 		out = append(out, "the arguments are a program of their own: read them to the end")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		if loadsCode(name) {
-			out = append(out, fmt.Sprintf("%s can change which code runs", name))
+		if what := effect(name, s.Env[name].Reveal()); what != "" {
+			out = append(out, name+" "+what)
 		}
 	}
-	if s.EnvFile != "" {
+	if s.EnvFile != "" && !bound[s.EnvFile] {
 		out = append(out, fmt.Sprintf("the variables in %s can change without asking again", shown(s.EnvFile)))
 	}
 	return out
@@ -51,6 +56,19 @@ func within(path, dir string) bool {
 
 // scriptName matches names of files that hold code.
 var scriptName = regexp.MustCompile(`(?i)\.(?:[cm]?[jt]sx?|py|rb|pl|php|sh|bash|zsh|ps1|bat|cmd|lua|jar|wasm|exe|toml|ya?ml|json)$`)
+
+// IsCode reports whether a file holds code or configuration, by its name.
+func IsCode(path string) bool { return scriptName.MatchString(path) }
+
+// IsInterpreter reports whether a command runs the file that is its first
+// argument.
+func IsInterpreter(command string) bool {
+	name := strings.TrimRight(programName(command), ".0123456789")
+	if _, ok := inlineCode[name]; ok {
+		return true
+	}
+	return slices.Contains([]string{"php", "lua", "java", "tsx", "ts-node", "rscript", "julia", "dotnet", "osascript"}, name)
+}
 
 // projectFile reports whether an argument looks like a file of the project: a
 // relative path, or an absolute one inside.
@@ -70,16 +88,46 @@ func projectFile(arg, project string) bool {
 	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../") || strings.HasPrefix(arg, `.\`) || scriptName.MatchString(arg)
 }
 
-// loadsCode reports whether a variable decides which code programs run, so that
-// its value belongs to what is approved.
-func loadsCode(name string) bool {
-	name = strings.ToUpper(name)
+// effect says what a variable that an entry sets may change, nothing if it is
+// known to be harmless. What a template gets from the host is said elsewhere.
+func effect(name, value string) string {
+	upper := strings.ToUpper(name)
+	switch {
+	case harmless(upper):
+		return ""
+	case loadsCode(upper):
+		return "can change which code runs"
+	case strings.Contains(upper, "PROXY"), strings.Contains(value, "://"):
+		return "can change where data goes"
+	case strings.ContainsAny(value, `/\`), strings.HasPrefix(value, "~"):
+		return "names a file or directory, which the program may read, write or run"
+	case strings.HasPrefix(value, "${") && strings.HasSuffix(value, "}") && !strings.Contains(value, ":-"):
+		return "" // a value of the host's own
+	}
+	return "is set by the project; what it changes is up to the program"
+}
+
+// harmless reports whether a variable is known to decide about looks and amounts
+// alone.
+func harmless(name string) bool {
 	switch name {
-	case "PATH", "ENV", "BASH_ENV", "IFS", "PROMPT_COMMAND", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME",
-		"PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "EDITOR", "PAGER":
+	case "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "COLUMNS", "LINES",
+		"DEBUG", "VERBOSE", "LOG_LEVEL", "LOGLEVEL", "RUST_LOG", "RUST_BACKTRACE", "NODE_ENV", "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8",
+		"PYTHONDONTWRITEBYTECODE", "CI", "GORACE", "GOMAXPROCS", "DISABLE_TELEMETRY", "DO_NOT_TRACK":
 		return true
 	}
-	for _, prefix := range []string{"LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "PIP_", "UV_"} {
+	return strings.HasPrefix(name, "LC_")
+}
+
+// loadsCode reports whether a variable decides which code programs run.
+func loadsCode(name string) bool {
+	switch name {
+	case "PATH", "PATHEXT", "HOME", "USERPROFILE", "SHELL", "COMSPEC", "ENV", "BASH_ENV", "ZDOTDIR", "IFS", "PROMPT_COMMAND", "EDITOR", "VISUAL", "PAGER", "BROWSER",
+		"CLASSPATH", "JAVA_HOME", "_JAVA_OPTIONS", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "GEM_HOME", "GEM_PATH", "R_HOME", "LUA_PATH", "LUA_CPATH",
+		"VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "KUBECONFIG", "DOCKER_HOST", "DOCKER_CONFIG":
+		return true
+	}
+	for _, prefix := range []string{"LD_", "DYLD_", "GIT_", "NPM_", "NODE_", "PIP_", "UV_", "PYTHON", "GO", "CARGO_", "RUST", "JAVA_", "JDK_", "MAVEN_", "GRADLE_", "BUN_", "DENO_", "YARN_", "PNPM_", "XDG_", "SSH_", "BUNDLE_", "COMPOSER_", "PHP"} {
 		if strings.HasPrefix(name, prefix) && !strings.Contains(name, "TOKEN") && !strings.Contains(name, "PASSWORD") {
 			return true
 		}

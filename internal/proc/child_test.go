@@ -190,7 +190,7 @@ func TestLookUp(t *testing.T) {
 		{[]string{"PATH=.::./"}, ""},
 		{[]string{"PATH=.:" + other}, other + "/tool"},
 	} {
-		got, err := Spec{Path: "tool", Env: tt.env}.lookUp()
+		got, err := Spec{Path: "tool", Env: tt.env}.LookUp()
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%q: %q, %v", tt.env, got, err)
 		}

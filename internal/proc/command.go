@@ -15,9 +15,12 @@ import (
 
 // command returns the command of a Spec, not started.
 func (s Spec) command(ctx context.Context) (*exec.Cmd, error) {
-	path, err := s.lookUp()
-	if err != nil {
-		return nil, err
+	path := s.File
+	if path == "" {
+		var err error
+		if path, err = s.LookUp(); err != nil {
+			return nil, err
+		}
 	}
 	cmd := exec.CommandContext(ctx, path, s.Args...)
 	cmd.Args[0] = s.Path
@@ -25,10 +28,10 @@ func (s Spec) command(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// lookUp returns the file that Path means. A directory of PATH that is not
+// LookUp returns the file that Path means. A directory of PATH that is not
 // absolute is passed over: what it means depends on where one is, and a project
 // must not be able to put itself in front of a command.
-func (s Spec) lookUp() (string, error) {
+func (s Spec) LookUp() (string, error) {
 	if strings.ContainsAny(s.Path, "/"+string(filepath.Separator)) || filepath.VolumeName(s.Path) != "" {
 		return s.Path, nil
 	}

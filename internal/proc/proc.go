@@ -28,6 +28,7 @@ type Spec struct {
 	// Path is the program. Without a separator it is looked up in the PATH of
 	// Env, or in this process's if that has none; never in the current directory.
 	Path string
+	File string   // what is started in place of the file that Path means; empty means that one
 	Args []string // without the program's name
 	Dir  string   // empty means this process's directory
 	Env  []string // all of the child's environment, as NAME=value; nil means none
