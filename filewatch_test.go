@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,6 +113,7 @@ func TestBrokenFileKeepsItsServers(t *testing.T) {
 			for _, p := range s.Problems {
 				got = append(got, p.File)
 			}
+			got = slices.Compact(got) // a rule about a server that is gone is one, too
 			return strings.Join(got, " ") == strings.Join(files, " ")
 		})
 	}

@@ -173,7 +173,8 @@ type Host struct {
 	infos   map[string]toolInfos // by server
 	clashes collisions
 
-	toolSets toolSets
+	toolSets  toolSets
+	idleRules idleRules
 }
 
 // Open reads the configuration of every product it knows, begins to connect to

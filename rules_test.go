@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,5 +140,36 @@ func TestRulesForResourceTools(t *testing.T) {
 	deny := session(t, h, patchbay.SessionOptions{DisallowedTools: []string{"read_mcp_resource"}})
 	if _, err := deny.Call(t.Context(), read); kindOf(err) != patchbay.KindToolNotFound {
 		t.Errorf("deny: %v", err)
+	}
+}
+
+// Rules name servers and tools as they are called, in any case, and those that do
+// nothing are named.
+func TestRulesInRealSpelling(t *testing.T) {
+	c := newComputer(t)
+	c.opts.Lazy = false
+	off := false
+	c.declare(map[string]config.Server{"my.server": scripted(), "GitHub": scripted(), "off": {Command: "true", Enabled: &off}})
+	c.userSettings(`{"permissions":{"deny":["mcp__my.server__pid","mcp__github__note","mcp__GITHUB__Crash","mcp__gitlab","mcp__github__nothing","mcp__off__x"]}}`)
+	h := c.open()
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow})
+	for _, tool := range []string{"my.server.pid", "GitHub.note", "GitHub.crash"} {
+		if _, d, err := s.Why(tool); err != nil || d.Effect != patchbay.Deny {
+			t.Errorf("%s: %+v, %v", tool, d, err)
+		}
+	}
+	if _, d, err := s.Why("GitHub.pid"); err != nil || d.Effect != patchbay.Allow {
+		t.Errorf("another tool: %+v, %v", d, err)
+	}
+	var idle []string
+	for _, p := range h.Snapshot().Problems {
+		idle = append(idle, p.Message)
+	}
+	want := []string{`the rule "mcp__gitlab" fits no server and no tool that is there`, `the rule "mcp__github__nothing" fits no server and no tool that is there`}
+	if !slices.Equal(idle, want) {
+		t.Errorf("problems %q", idle)
 	}
 }

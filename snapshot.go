@@ -100,7 +100,7 @@ func (s ServerStatus) called(name string) bool {
 type reading struct {
 	snap     Snapshot // without connections, which are added when it is looked at
 	settings config.Settings
-	rules    []Rule // of the settings
+	rules    *policy.Rules // of the settings
 	shown    []policy.Shown
 	inForce  map[string]int // the declaration that stands for a name, by its place in snap.Servers
 
@@ -108,7 +108,7 @@ type reading struct {
 }
 
 func newReading(snap Snapshot, s settings) *reading {
-	r := &reading{snap: snap, settings: s.user, rules: s.rules, shown: s.shown, inForce: make(map[string]int, len(snap.Servers)), goodSettings: s.good}
+	r := &reading{snap: snap, settings: s.user, rules: policy.NewRules(s.rules, true), shown: s.shown, inForce: make(map[string]int, len(snap.Servers)), goodSettings: s.good}
 	for i, st := range snap.Servers {
 		if st.InForce {
 			r.inForce[st.Name] = i
@@ -142,6 +142,7 @@ func (h *Host) Snapshot() Snapshot {
 		h.addConnection(r, &snap.Servers[i], kinds)
 	}
 	h.addCollisions(snap.Servers)
+	snap.Problems = append(slices.Clip(snap.Problems), h.idle()...)
 	return snap
 }
 

@@ -28,6 +28,7 @@ type toolSet struct {
 	names    *bridge.Names      // of tools
 	byRef    map[bridge.Ref]int // of tools
 	denied   map[string]*Rule   // by server, the rule that denies all of it
+	idle     []Rule             // which fit nothing there is
 	remote   bool               // a server is reached over HTTP
 	warnings []string
 
@@ -193,7 +194,7 @@ func (s *Session) buildTools(in toolInputs, before *toolSet) *toolSet {
 		}
 	}
 
-	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all)), denied: map[string]*Rule{}}
+	set := &toolSet{inputs: in, byRef: make(map[bridge.Ref]int, len(all))}
 	set.remote = slices.ContainsFunc(in.servers, func(st *ServerStatus) bool { return st.Transport == config.HTTP || st.Transport == config.SSE })
 	set.prompts = sync.OnceValues(func() ([]Prompt, *bridge.Names) { return set.namePrompts(silent, naming, promptsBefore) })
 	set.uris = sync.OnceValue(set.routeURIs)
@@ -290,23 +291,19 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 	for i := range all {
 		known[i] = all[i].ruled
 	}
-	rules, unclear := policy.Unambiguous(slices.Concat(r.rules, s.view.rules), servers, known)
-	for _, rule := range unclear {
+	settled := policy.Settle([]*policy.Rules{r.rules, policy.NewRules(s.view.rules, false)}, servers, known)
+	for _, rule := range settled.Ambiguous {
 		set.warnings = append(set.warnings, fmt.Sprintf("the rule %s in %s could mean several servers and is not applied", rule.Pattern, rule.Source))
 	}
-	for _, name := range servers {
-		if rule := policy.DeniesServer(rules, name); rule != nil {
-			set.denied[name] = rule
-		}
-	}
+	set.denied, set.idle = settled.Denied, settled.Idle
 	shown := append(slices.Clip(r.shown), policy.Shown{Patterns: s.selection(r).Tools})
-	for _, t := range all {
+	for i, t := range all {
 		var entry config.Entry // ours have none
 		if at, ok := r.inForce[t.Server]; ok {
 			entry = r.snap.Servers[at].entry
 		}
-		why, hidden := policy.Hidden(t.ruled, rules, entry.Server, shown...)
-		t.decision = s.decide(&t, rules, entry, r.settings.Permissions.Default)
+		why, hidden := policy.Hidden(t.ruled, settled.About[i], entry.Server, shown...)
+		t.decision = s.decide(&t, settled.About[i], entry, r.settings.Permissions.Default)
 		if !hidden {
 			set.tools = append(set.tools, t)
 			continue
@@ -318,9 +315,47 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 	}
 }
 
+// idleRules are the problems of rules of the settings that are about nothing.
+type idleRules struct {
+	mu       sync.Mutex
+	inputs   toolInputs // of problems
+	problems []config.Problem
+}
+
+// idle names the rules of the settings that fit no tool and no server, most likely
+// because they are misspelt: a rule that denies and does nothing is worse than
+// none. What is about a server that is off, or whose tools are not known yet, may
+// fit them.
+func (h *Host) idle() []config.Problem {
+	r := h.reading.Load()
+	if r.rules.Len() == 0 {
+		return nil
+	}
+	all := &Session{host: h, view: &view{}} // which has everything, and no rules of its own
+	all.kind.Store(&conn.Profile{})
+	in := all.toolInputs()
+	h.idleRules.mu.Lock()
+	defer h.idleRules.mu.Unlock()
+	if h.idleRules.inputs.reading != nil && h.idleRules.inputs.same(in) {
+		return h.idleRules.problems
+	}
+	var problems []config.Problem
+	for _, rule := range all.buildTools(in, nil).idle {
+		if slices.ContainsFunc(r.snap.Servers, func(st ServerStatus) bool { return !st.usable() && rule.Names(st.Name) }) {
+			continue
+		}
+		problems = append(problems, config.Problem{
+			Severity: config.SeverityWarning, File: rule.Source, Pointer: "/permissions/" + string(rule.Effect),
+			Message: fmt.Sprintf("the rule %q fits no server and no tool that is there", config.Escape(rule.Pattern)),
+		})
+	}
+	h.idleRules.inputs, h.idleRules.problems = in, problems
+	return problems
+}
+
 // decide says what happens to a call of a tool.
-func (s *Session) decide(t *offered, rules []Rule, entry config.Entry, standard config.PermissionDefault) Decision {
-	v := policy.Decide(t.ruled, rules, entry)
+func (s *Session) decide(t *offered, about []*Rule, entry config.Entry, standard config.PermissionDefault) Decision {
+	v := policy.Decide(t.ruled, about, entry)
 	switch {
 	case v.Effect != policy.Passthrough:
 		return Decision{v.Effect, v.Rule, v.Reason}

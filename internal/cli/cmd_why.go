@@ -2,10 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -15,7 +18,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Short: "Explain whether a tool may be called",
 		Long: `Say what would happen to a call of a tool from here, and which rule of which file
 decides that. Nothing is called, started or contacted: the tool is looked up
-among the tools of earlier connections.`,
+among the tools of earlier connections. Rules that fit nothing are named, too.`,
 		Example: `  patchbay why files.delete
   patchbay why mcp__github__create_issue --json`,
 		Args: exactly("tool"),
@@ -25,11 +28,23 @@ among the tools of earlier connections.`,
 				if err != nil {
 					return a.unknownTool(cmd, c, args[0], err)
 				}
-				return a.print(e, func(p *printer) { p.explanation(e) })
+				snap, err := c.Snapshot(cmd.Context(), false)
+				if err != nil {
+					return err
+				}
+				return a.print(e, func(p *printer) {
+					p.explanation(e)
+					p.problems(aboutRules(snap.Problems)) // one of them may be meant to decide
+				})
 			})
 		},
 		ValidArgsFunction: a.completed(toolNames),
 	}
+}
+
+// aboutRules are the problems of permission rules.
+func aboutRules(all []config.Problem) []config.Problem {
+	return slices.DeleteFunc(slices.Clone(all), func(p config.Problem) bool { return !strings.HasPrefix(p.Pointer, "/permissions/") })
 }
 
 // unknownTool adds to an error that a tool's server may have it all the same,

@@ -17,14 +17,14 @@ type Verdict struct {
 	Reason string `json:"reason"`         // one sentence for people
 }
 
-// Decide applies all rules to a tool: those given and the permission_policy of
-// the server's own entry. Deny wins over ask and ask over allow, in whatever
+// Decide applies all rules to a tool: those given, which are about it, and the
+// permission_policy of the server's own entry. Deny wins over ask and ask over allow, in whatever
 // order they come. A project's entry may restrict but not allow. What a server
 // says about its own tools plays no part.
-func Decide(t *Tool, rules []Rule, e config.Entry) Verdict {
+func Decide(t *Tool, about []*Rule, e config.Entry) Verdict {
 	own, ignored := entryRules(t, e.Server.Tools, cmp.Or(fileLine(e.Origin), "entry"), e.Origin.Project != "")
 	for _, effect := range []Effect{Deny, Ask, Allow} {
-		if r := firstOf(effect, t, rules, own); r != nil {
+		if r := firstOf(effect, about, own); r != nil {
 			return Verdict{effect, r, r.reason()}
 		}
 	}
@@ -35,11 +35,10 @@ func Decide(t *Tool, rules []Rule, e config.Entry) Verdict {
 	return Verdict{Passthrough, nil, reason}
 }
 
-// firstOf returns the first rule of that effect about the tool, or nil. Those
-// of the entry are about the tool already.
-func firstOf(effect Effect, t *Tool, rules, own []Rule) *Rule {
-	for i := range rules {
-		if r := &rules[i]; r.Effect == effect && r.matches(t) {
+// firstOf returns the first rule of that effect, or nil.
+func firstOf(effect Effect, about []*Rule, own []Rule) *Rule {
+	for _, r := range about {
+		if r.Effect == effect {
 			return r
 		}
 	}
@@ -111,9 +110,9 @@ func CheckShown(pattern string) error {
 }
 
 // Hidden reports whether a tool is left out of every list, and why: its entry
-// leaves it out, a rule denies it, or one of the lists of what is visible does
+// leaves it out, a rule about it denies it, or one of the lists of what is visible does
 // not have it.
-func Hidden(t *Tool, rules []Rule, server config.Server, shown ...Shown) (reason string, hidden bool) {
+func Hidden(t *Tool, about []*Rule, server config.Server, shown ...Shown) (reason string, hidden bool) {
 	fits := func(pattern string) bool { return glob(pattern, t.tool) }
 	if i := slices.IndexFunc(server.DisabledTools, fits); i >= 0 {
 		return "disabledTools of its entry has " + config.Escape(server.DisabledTools[i]), true
@@ -122,7 +121,7 @@ func Hidden(t *Tool, rules []Rule, server config.Server, shown ...Shown) (reason
 		return "enabledTools of its entry does not have it", true
 	}
 	own, _ := entryRules(t, server.Tools, "entry", false)
-	if r := firstOf(Deny, t, rules, own); r != nil {
+	if r := firstOf(Deny, about, own); r != nil {
 		return r.reason(), true
 	}
 	shows := func(pattern string) bool { return Rule{Ask, strings.TrimSpace(pattern), ""}.matches(t) }

@@ -9,6 +9,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
+// about are those of the rules that are about a tool.
+func about(t *Tool, rules []Rule) []*Rule {
+	return Settle([]*Rules{NewRules(rules, false)}, []string{t.server}, []*Tool{t}).About[0]
+}
+
 func TestDecide(t *testing.T) {
 	own := config.Origin{File: "/home/u/mcp.json", Line: 7}
 	project := config.Origin{File: "/p/.mcp.json", Line: 3, Project: "/p"}
@@ -49,7 +54,8 @@ func TestDecide(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e := config.Entry{Name: "github", Server: config.Server{Command: "x", Tools: tt.entry}, Origin: tt.origin}
-			v := Decide(tool("github", "create_issue"), tt.rules, e)
+			tl := tool("github", "create_issue")
+			v := Decide(tl, about(tl, tt.rules), e)
 			if v.Effect != tt.want || v.Reason != tt.reason || (v.Rule == nil) != (tt.by == nil) || v.Rule != nil && *v.Rule != *tt.by {
 				t.Errorf("got %+v by %+v\nwant %s by %+v: %s", v, v.Rule, tt.want, tt.by, tt.reason)
 			}
@@ -81,19 +87,19 @@ func TestDenyCannotBeUndone(t *testing.T) {
 		for range rnd.IntN(4) {
 			add(Effect(pick("ask", "deny")))
 		}
-		before := Decide(tl, rules, e).Effect
+		before := Decide(tl, about(tl, rules), e).Effect
 		for range 5 {
 			add(Allow)
 		}
 		e.Server.Tools = append(e.Server.Tools, config.ToolRule{Name: "*", PermissionPolicy: config.AlwaysAllow})
 		rnd.Shuffle(len(rules), func(i, k int) { rules[i], rules[k] = rules[k], rules[i] })
-		after := Decide(tl, rules, e).Effect
+		after := Decide(tl, about(tl, rules), e).Effect
 		if strength[after] < strength[before] {
 			t.Fatalf("%+v: %s became %s by %+v", tl, before, after, rules)
 		}
 		if before == Deny {
 			denied++
-			if _, hidden := Hidden(tl, rules, e.Server); !hidden {
+			if _, hidden := Hidden(tl, about(tl, rules), e.Server); !hidden {
 				t.Fatalf("%+v is denied but not hidden: %+v", tl, rules)
 			}
 		}
@@ -129,7 +135,7 @@ func TestHidden(t *testing.T) {
 		{"a tool of ours", NewTool("", "x", []string{"read_mcp_resource"}), config.Server{}, []string{"read_mcp_resource"}, ""},
 	}
 	for _, tt := range tests {
-		if reason, hidden := Hidden(tt.tool, deny, tt.server, Shown{}, Shown{Patterns: tt.visible}); reason != tt.want || hidden != (tt.want != "") {
+		if reason, hidden := Hidden(tt.tool, about(tt.tool, deny), tt.server, Shown{}, Shown{Patterns: tt.visible}); reason != tt.want || hidden != (tt.want != "") {
 			t.Errorf("%s: got %q, %v; want %q", tt.name, reason, hidden, tt.want)
 		}
 	}

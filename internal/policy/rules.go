@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/config"
 )
@@ -26,7 +28,8 @@ const (
 //	                                         naming style: one tool
 //	mcp__*__delete_*                         all whose names fit; not to allow
 //
-// A * stands for any text. In a rule that allows it may stand for tools of one
+// Names may be written as they are or as mcp__server__tool writes them; see Settle
+// for case. A * stands for any text. In a rule that allows it may stand for tools of one
 // server only: its pattern begins with that server's name.
 type Rule struct {
 	Effect  Effect `json:"effect"`
@@ -88,18 +91,57 @@ type Tool struct {
 	server, tool string   // as they are called; no server means a tool of ours, which only names name
 	names        []string // in every naming style, and the name it is exposed under
 
-	spelledServer string   // mcp__server
-	spelledTool   string   // as in mcp__server__tool
-	spellings     []string // everything a wildcard may fit, the server among it: mcp__*-prod means servers
+	servers   []string // the server's name, as it is and as mcp__server writes it
+	tools     []string // the same of the tool's
+	spellings []string // everything a wildcard may fit, the server among it: mcp__*-prod means servers
+
+	folded *Tool  // the same in lower case; nil of such a one itself
+	plain  bool   // it is all ASCII: what fits it as it is fits it in lower case
+	base   *Tool  // what it was before it got the name also
+	also   string // nothing if it is as it was made
+
+	known atomic.Pointer[knownFits]
 }
 
 // NewTool returns a tool of a server, by all names that rules may have for it.
 func NewTool(server, tool string, names []string) *Tool {
-	t := &Tool{server, tool, names, serverName(server), sanitize(tool), names}
-	if server != "" {
-		t.spellings = append(slices.Clip(names), t.spelledServer, t.spelledServer+"__"+t.spelledTool, server+"/"+tool, server+"."+tool)
+	t := newTool(server, tool, names)
+	lower := make([]string, len(names))
+	for i, name := range names {
+		lower[i] = strings.ToLower(name)
 	}
+	t.folded = newTool(strings.ToLower(server), strings.ToLower(tool), lower)
+	t.plain = !strings.ContainsFunc(server+tool, func(r rune) bool { return r >= utf8.RuneSelf })
 	return t
+}
+
+func newTool(server, tool string, names []string) *Tool {
+	t := &Tool{server: server, tool: tool, names: names, spellings: names}
+	if server == "" {
+		return t
+	}
+	t.servers, t.tools = written(server), written(tool)
+	t.spellings = append(slices.Clone(names), server+"."+tool)
+	for _, s := range t.servers {
+		t.spellings = append(t.spellings, prefix+s)
+		for _, own := range t.tools {
+			t.spellings = append(t.spellings, prefix+s+"__"+own, s+"/"+own)
+		}
+	}
+	slices.Sort(t.spellings)
+	t.spellings = slices.Compact(t.spellings)
+	return t
+}
+
+// prefix begins every name of the kind mcp__server__tool.
+const prefix = "mcp__"
+
+// written are a name as it is, and as mcp__server__tool writes it.
+func written(name string) []string {
+	if plain := sanitize(name); plain != name {
+		return []string{name, plain}
+	}
+	return []string{name}
 }
 
 // Names are the names that the tool was made with. They are not to be changed.
@@ -110,11 +152,10 @@ func (t *Tool) Also(name string) *Tool {
 	if slices.Contains(t.names, name) {
 		return t
 	}
-	return NewTool(t.server, t.tool, append(slices.Clip(t.names), name))
+	with := NewTool(t.server, t.tool, append(slices.Clip(t.names), name))
+	with.base, with.also = t, name
+	return with
 }
-
-// serverName is the name of all tools of a server.
-func serverName(server string) string { return "mcp__" + sanitize(server) }
 
 // matches reports whether the rule is about the tool. The server part of a
 // pattern is never cut out of its text: names may contain whatever separates
@@ -133,24 +174,30 @@ func (r Rule) matches(t *Tool) bool {
 // isNamedBy reports whether a pattern begins with the name of the tool's server
 // and goes on with nothing or what fits the tool.
 func (t *Tool) isNamedBy(p string) bool {
-	if t.server == "" {
-		return false
+	fits := func(pattern string) bool {
+		return slices.ContainsFunc(t.tools, func(tool string) bool { return glob(pattern, tool) })
 	}
-	if rest, ok := strings.CutPrefix(p, t.spelledServer); ok {
-		if rest == "" {
+	full, prefixed := strings.CutPrefix(p, prefix)
+	for _, server := range t.servers {
+		if rest, ok := strings.CutPrefix(full, server); ok && prefixed {
+			if rest == "" {
+				return true
+			}
+			if rest, ok := strings.CutPrefix(rest, "__"); ok && fits(rest) {
+				return true
+			}
+		}
+		rest, ok := strings.CutPrefix(p, server)
+		if !ok || rest == "" {
+			continue
+		}
+		// A dot is part of many names: where there is a slash, it separates nothing.
+		separates := rest[0] == '/' || rest[0] == '.' && !strings.Contains(rest, "/")
+		if separates && fits(rest[1:]) {
 			return true
 		}
-		if rest, ok := strings.CutPrefix(rest, "__"); ok && glob(rest, t.spelledTool) {
-			return true
-		}
 	}
-	rest, ok := strings.CutPrefix(p, t.server)
-	if !ok || rest == "" {
-		return false
-	}
-	// A dot is part of many names: where there is a slash, it separates nothing.
-	separates := rest[0] == '/' || rest[0] == '.' && !strings.Contains(rest, "/")
-	return separates && glob(rest[1:], t.tool)
+	return false
 }
 
 // oneServer reports whether a pattern is mcp__server__* or server/* with the
@@ -161,19 +208,27 @@ func oneServer(p string) bool {
 		(strings.HasPrefix(head, "mcp__") && strings.HasSuffix(head, "__") || strings.Index(head, "/") == len(head)-1)
 }
 
-// DeniesServer returns the first rule that denies every tool of a server,
-// whatever they are called, or nil.
-func DeniesServer(rules []Rule, server string) *Rule {
-	for i := range rules {
-		if r := &rules[i]; r.Effect == Deny && r.coversServer(server) {
-			return r
-		}
-	}
-	return nil
+// Names reports whether the pattern begins with the name of a server, in whatever
+// case.
+func (r Rule) Names(server string) bool {
+	r.Pattern = strings.ToLower(r.Pattern)
+	return r.names(written(strings.ToLower(server)))
 }
 
+// anyServer reports whether the pattern names no server in particular.
+func (r Rule) anyServer() bool {
+	head, _, wild := strings.Cut(r.Pattern, "*")
+	return wild && !namesServer(head)
+}
+
+// coversServer reports whether the rule is about every tool of a server,
+// whatever they are called.
 func (r Rule) coversServer(server string) bool {
-	p, name := r.Pattern, serverName(server)
+	return slices.ContainsFunc(written(server), r.coversWritten)
+}
+
+func (r Rule) coversWritten(server string) bool {
+	p, name := r.Pattern, prefix+server
 	switch {
 	case p == name:
 		return true
@@ -188,47 +243,16 @@ func (r Rule) coversServer(server string) bool {
 	return glob(p, name) || open && (glob(p, name+"__") || glob(p, server+"/") || glob(p, server+"."))
 }
 
-// Unambiguous splits rules into those whose meaning is clear and those that
-// allow but could mean one server or another: because a name contains what
-// separates names, or because a naming style writes two names alike. A wrong
-// guess would let one server's tools use the trust another one has, so these
-// must not be applied. Servers are all names of servers, tools all tools known.
-func Unambiguous(rules []Rule, servers []string, tools []*Tool) (clear, ambiguous []Rule) {
-	spelled := make([]string, len(servers))
-	for i, s := range servers {
-		spelled[i] = serverName(s)
-	}
-	for _, r := range rules {
-		if r.Effect == Allow && r.couldMean(servers, spelled, tools) > 1 {
-			ambiguous = append(ambiguous, r)
-		} else {
-			clear = append(clear, r)
+// names reports whether the pattern begins with the name of a server, in one of
+// the ways it is written.
+func (r Rule) names(written []string) bool {
+	return slices.ContainsFunc(written, func(s string) bool {
+		if rest, ok := strings.CutPrefix(r.Pattern, prefix+s); ok && (rest == "" || strings.HasPrefix(rest, "__")) {
+			return true
 		}
-	}
-	return clear, ambiguous
-}
-
-// couldMean returns how many servers a rule could be about. Spelled are the
-// servers as mcp__server.
-func (r Rule) couldMean(servers, spelled []string, tools []*Tool) int {
-	meant := map[string]bool{}
-	for i, s := range servers {
-		rest, ok := strings.CutPrefix(r.Pattern, spelled[i])
-		ok = ok && (rest == "" || strings.HasPrefix(rest, "__"))
-		if plain, cut := strings.CutPrefix(r.Pattern, s); cut {
-			dotted := strings.HasPrefix(plain, ".") && !strings.Contains(r.Pattern, "/")
-			ok = ok || dotted || strings.HasPrefix(plain, "/")
-		}
-		if ok {
-			meant[s] = true
-		}
-	}
-	for _, t := range tools {
-		if r.matches(t) {
-			meant[t.server] = true
-		}
-	}
-	return len(meant)
+		rest, ok := strings.CutPrefix(r.Pattern, s)
+		return ok && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, ".") && !strings.Contains(r.Pattern, "/"))
+	})
 }
 
 // sanitize writes a name the way mcp__server__tool does.

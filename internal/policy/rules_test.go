@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,7 +42,10 @@ func TestRuleMatches(t *testing.T) {
 		{"mcp__git__hub__*", all, tool("git__hub", "create_issue"), true},
 		{"mcp__git__hub", all, tool("git__hub", "create_issue"), true},
 		{"mcp__my_server", all, tool("my.server", "x"), true},
-		{"mcp__my.server", all, tool("my.server", "x"), false},
+		{"mcp__my.server", all, tool("my.server", "x"), true},
+		{"mcp__my.server__*", all, tool("my.server", "x"), true},
+		{"my_server/*", all, tool("my.server", "x"), true},
+		{"mcp__my.server", all, tool("my_server", "x"), false},
 		{"my.server/*", all, tool("my.server", "x"), true},
 		{"my.server/*", all, tool("my", "server/x"), false},
 
@@ -56,7 +60,11 @@ func TestRuleMatches(t *testing.T) {
 		{"mcp__a__x_____", all, NewTool("a", "x-é😀\xff", nil), false},
 		{"mcp__a__x-____", all, NewTool("a", "x-é😀\xff", nil), true},
 		{"a/do.it", all, tool("a", "do.it"), true},
-		{"a/do_it", all, tool("a", "do.it"), false},
+		{"a/do_it", all, tool("a", "do.it"), true},
+		{"mcp__a__do.it", all, tool("a", "do.it"), true},
+		{"mcp__a.b__do.it", all, tool("a.b", "do.it"), true},
+		{"mcp__a.b__do_it", all, tool("a.b", "do.it"), true},
+		{"mcp__*__do.*", "ask deny", tool("a.b", "do.it"), true},
 		{"a.do.it", all, tool("a", "do.it"), true},
 		{"my.server.do.it", all, tool("my.server", "do.it"), true},
 		{"my.server.a/b", all, tool("my.server", "a/b"), false},
@@ -171,6 +179,9 @@ func TestDeniesServer(t *testing.T) {
 		{"**", "github", true},
 		{"git*/*", "github", true},
 		{"mcp__my_server__*", "my.server", true},
+		{"mcp__my.server__*", "my.server", true},
+		{"mcp__GitHub", "github", true},
+		{"GITHUB/*", "github", true},
 		{"mcp__git__*", "git__hub", false},
 		{"mcp__git", "github", false},
 		{"git/*", "git/hub", false},
@@ -181,7 +192,7 @@ func TestDeniesServer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		rules := []Rule{rule(t, Ask, tt.pattern), rule(t, Deny, "mcp__other"), rule(t, Deny, tt.pattern)}
-		r := DeniesServer(rules, tt.server)
+		r := Settle([]*Rules{NewRules(rules, false)}, []string{tt.server}, nil).Denied[tt.server]
 		if got := r != nil; got != tt.want {
 			t.Errorf("deny %s removes server %s: %v", tt.pattern, tt.server, got)
 		}
@@ -218,13 +229,102 @@ func TestUnambiguous(t *testing.T) {
 	}
 	for _, tt := range tests {
 		deny := rule(t, Deny, tt.pattern)
-		clear, ambiguous := Unambiguous([]Rule{rule(t, Allow, tt.pattern), deny}, tt.servers, tt.tools)
-		if len(clear)+len(ambiguous) != 2 || !slices.Contains(clear, deny) {
-			t.Errorf("%s: a rule that denies must always stay: %v, %v", tt.name, clear, ambiguous)
+		ambiguous := Settle([]*Rules{NewRules([]Rule{rule(t, Allow, tt.pattern), deny}, false)}, tt.servers, tt.tools).Ambiguous
+		if slices.Contains(ambiguous, deny) {
+			t.Errorf("%s: a rule that denies must always stay: %v", tt.name, ambiguous)
 		}
 		if got := len(ambiguous) == 0; got != tt.clear {
 			t.Errorf("%s: %s is clear: %v", tt.name, tt.pattern, got)
 		}
+	}
+}
+
+// Case does not matter where one server is meant.
+func TestSettle(t *testing.T) {
+	tools := []*Tool{tool("git", "read"), tool("git", "Read"), tool("Git", "read"), tool("GitHub", "Delete_Repo"), tool("my.server", "do.it")}
+	servers := []string{"git", "Git", "GitHub", "my.server", "unlisted"}
+	const idle, ambiguous = "idle", "ambiguous"
+	for _, tt := range []struct {
+		effect  Effect
+		pattern string
+		want    string // the tools it is about
+	}{
+		{Deny, "mcp__github", "GitHub/Delete_Repo"},
+		{Deny, "mcp__github__delete_repo", "GitHub/Delete_Repo"},
+		{Deny, "GITHUB/delete_*", "GitHub/Delete_Repo"},
+		{Deny, "mcp__*__delete_*", "GitHub/Delete_Repo"},
+		{Deny, "mcp__MY.SERVER__DO.IT", "my.server/do.it"},
+		{Deny, "mcp__git__read", "git/read git/Read"},
+		{Deny, "mcp__GIT__read", "git/read git/Read Git/read"},
+		{Deny, "mcp__Git__READ", "Git/read"},
+		{Ask, "mcp__git", "git/read git/Read"},
+		{Allow, "mcp__github", "GitHub/Delete_Repo"},
+		{Allow, "mcp__github__delete_*", "GitHub/Delete_Repo"},
+		{Allow, "mcp__GitHub__delete_repo", "GitHub/Delete_Repo"},
+		{Allow, "mcp__git__read", "git/read"},
+		{Allow, "mcp__git__READ", "git/read git/Read"},
+		{Allow, "mcp__GIT__read", ambiguous},
+		{Allow, "mcp__my_server__do_it", "my.server/do.it"},
+		{Deny, "mcp__gitlab", idle},
+		{Deny, "mcp__git__delete", idle},
+		{Allow, "nothing", idle},
+		{Deny, "mcp__unlisted__thing", ""},
+		{Deny, "mcp__UNLISTED__thing", ""},
+		{Deny, "mcp__unlisted", ""},
+	} {
+		settled := Settle([]*Rules{NewRules([]Rule{rule(t, tt.effect, tt.pattern)}, false)}, servers, tools)
+		var about []string
+		for i, rules := range settled.About {
+			if len(rules) > 0 {
+				about = append(about, tools[i].server+"/"+tools[i].tool)
+			}
+		}
+		got := strings.Join(about, " ")
+		if len(settled.Idle) > 0 {
+			got += idle
+		}
+		if len(settled.Ambiguous) > 0 {
+			got += ambiguous
+		}
+		if got != tt.want {
+			t.Errorf("%s %s: got %q, want %q", tt.effect, tt.pattern, got, tt.want)
+		}
+	}
+}
+
+// A tool is held against the settings' rules once, and against a name it gets
+// later by that name alone.
+func TestRulesAreKept(t *testing.T) {
+	set := NewRules([]Rule{rule(t, Deny, "mcp__a__x"), rule(t, Deny, "Say"), rule(t, Ask, "*y")}, true)
+	base := tool("a", "x")
+	first := base.fits(set)
+	if again := base.fits(set); len(first) != 1 || &first[0] != &again[0] {
+		t.Errorf("%v, then %v", first, again)
+	}
+	named := base.Also("say").Also("y")
+	if got := named.fits(set); !slices.Equal(got, []fit{{0, true}, {1, false}, {2, true}}) {
+		t.Errorf("with more names: %v", got)
+	}
+	if got := NewTool("a", "x", named.names).fits(set); !slices.Equal(got, named.fits(set)) {
+		t.Errorf("made with them: %v", got)
+	}
+}
+
+func BenchmarkSettle(b *testing.B) {
+	var rules []Rule
+	for i := range 1000 {
+		rules = append(rules, Rule{Deny, fmt.Sprintf("mcp__*x%d*__y*", i), "test"})
+	}
+	var tools []*Tool
+	for i := range 1000 {
+		tools = append(tools, tool(fmt.Sprint("server", i/20), fmt.Sprint("some_tool_", i)))
+	}
+	var servers []string
+	for i := range 50 {
+		servers = append(servers, fmt.Sprint("server", i))
+	}
+	for b.Loop() {
+		Settle([]*Rules{NewRules(rules, true)}, servers, tools)
 	}
 }
 
