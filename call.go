@@ -387,7 +387,7 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 			c.ComeBack = f.comeBack
 		}
 	}
-	c.Tag = f
+	c.Tag, c.Sender = f, kind.Session
 	limit(ctx, sv, &c)
 	if c.Repeats == nil {
 		c.Repeats = &f.repeats

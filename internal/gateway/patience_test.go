@@ -196,3 +196,43 @@ func TestSlowCallShowsLife(t *testing.T) {
 		}
 	}
 }
+
+// Where calls have to wait, sessions take turns: one that sends hundreds delays the
+// call of another by one turn. What was cancelled frees its place at once, whether
+// the server hears of it or not.
+func TestSessionsTakeTurns(t *testing.T) {
+	const takes = 10 * time.Second
+	o := patchbay.Options{Home: t.TempDir(), Dir: t.TempDir(), Environ: []string{}, Lazy: true}
+	synctest.Test(t, func(t *testing.T) {
+		c := bubble(t, o, &snail{takes: takes, started: make(chan struct{}, 1000)})
+		const version = wire.Version20250618
+		busy, other := openSession(t, c, "/mcp", version), openSession(t, c, "/mcp", version)
+		call := func(session string, id int) int {
+			resp, err := postCall(t.Context(), c, "/mcp", version, session, takesBoth, id)
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			defer resp.Body.Close()
+			_, _ = io.Copy(io.Discard, resp.Body)
+			return resp.StatusCode
+		}
+		var flood sync.WaitGroup
+		defer flood.Wait()
+		for i := range 320 { // as many as run and wait
+			flood.Go(func() { call(busy, i+1) })
+		}
+		synctest.Wait()
+		start := time.Now()
+		var calls sync.WaitGroup
+		for i := range 3 {
+			calls.Go(func() {
+				status := call(other, i+1)
+				if took := time.Since(start); status != http.StatusOK || took > 2*takes {
+					t.Errorf("call %d: status %d after %v", i+1, status, took)
+				}
+			})
+		}
+		calls.Wait()
+	})
+}

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,9 +45,9 @@ type call struct {
 	sending *sendContext // for the next send; nil if somebody may have that of the last one
 
 	// Guarded by Peer.mu.
-	place    *list.Element     // in Peer.queue; nil once it has left it
-	token    json.RawMessage   // the caller's own progress token, if it had one
-	progress []json.RawMessage // received, not yet handed over
+	place    *queuePlace[*call] // in Peer.queue; nil once it has left it
+	token    json.RawMessage    // the caller's own progress token, if it had one
+	progress []json.RawMessage  // received, not yet handed over
 }
 
 type outcome struct {
@@ -98,13 +97,13 @@ func (p *Peer) begin(c Call) (*call, error) {
 		return nil, notSent(p.err)
 	}
 	full := p.inFlight >= p.opts.MaxInFlight
-	if full && p.queue.Len() >= p.opts.MaxQueued {
+	if full && p.queue.full([]byte(c.Sender), p.opts.MaxQueued) {
 		return nil, ErrOverloaded
 	}
 	k := p.unused()
 	k.Call = c
 	if full {
-		k.place = p.queue.PushBack(k)
+		k.place = p.queue.push([]byte(c.Sender), k)
 		return k, nil
 	}
 	p.inFlight++
@@ -153,7 +152,7 @@ func (p *Peer) awaitTurn(ctx context.Context, k *call) error {
 	defer p.mu.Unlock()
 	switch {
 	case err != nil && k.place != nil:
-		p.queue.Remove(k.place)
+		p.queue.remove(k.place)
 	case err != nil:
 		p.release() // its turn came at the same moment
 	case p.err != nil:
@@ -181,17 +180,16 @@ func (k *call) awaitSignal(ctx context.Context) error {
 	}
 }
 
-// nextInQueue takes the first call out of the queue; p.mu is held.
+// nextInQueue takes the call out of the queue whose turn it is; p.mu is held.
 func (p *Peer) nextInQueue() *call {
-	first := p.queue.Front()
-	k := p.queue.Remove(first).(*call)
+	k := p.queue.pop()
 	k.place = nil
 	return k
 }
 
 // release hands the turn of a call that is over to the next; p.mu is held.
 func (p *Peer) release() {
-	if p.queue.Len() > 0 {
+	if p.queue.size > 0 {
 		p.nextInQueue().signal <- struct{}{}
 		return
 	}

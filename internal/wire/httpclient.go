@@ -159,7 +159,7 @@ func (h *HTTPClient) callOnce(ctx context.Context, c Call, s *clientSession) (js
 	}
 	defer call.end()
 	if call.takesTurn() {
-		if err := h.turns.acquire(call.ctx, ""); err != nil {
+		if err := h.turns.acquire(call.ctx, "", []byte(c.Sender)); err != nil {
 			return nil, err
 		}
 		defer h.turns.release("")

@@ -306,7 +306,7 @@ func TestHTTPManyCallers(t *testing.T) {
 	inQueue := func() int {
 		h.turns.mu.Lock()
 		defer h.turns.mu.Unlock()
-		return len(h.turns.used[""].queue)
+		return h.turns.used[""].queue.size
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -214,7 +214,7 @@ func TestTurnstile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurnstile(1, 2)
 		for _, principal := range []string{"a", "b"} {
-			if err := turns.acquire(t.Context(), principal); err != nil {
+			if err := turns.acquire(t.Context(), principal, nil); err != nil {
 				t.Errorf("%s: %v", principal, err)
 			}
 		}
@@ -222,13 +222,13 @@ func TestTurnstile(t *testing.T) {
 		order := make(chan int, 3)
 		for i, c := range []context.Context{ctx, t.Context()} {
 			go func() {
-				if turns.acquire(c, "a") == nil {
+				if turns.acquire(c, "a", nil) == nil {
 					order <- i
 				}
 			}()
 			synctest.Wait() // it is in the queue
 		}
-		if err := turns.acquire(t.Context(), "a"); err != ErrOverloaded {
+		if err := turns.acquire(t.Context(), "a", nil); err != ErrOverloaded {
 			t.Errorf("one too many: %v", err)
 		}
 		cancel()
@@ -238,7 +238,7 @@ func TestTurnstile(t *testing.T) {
 			t.Errorf("the turn went to %d", got)
 		}
 		turns.release("a")
-		if err := turns.acquire(t.Context(), "a"); err != nil {
+		if err := turns.acquire(t.Context(), "a", nil); err != nil {
 			t.Errorf("no turn is left: %v", err)
 		}
 	})

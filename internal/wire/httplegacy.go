@@ -143,7 +143,7 @@ func (h *HTTPHandler) withoutSession(w http.ResponseWriter, r *http.Request, m M
 }
 
 func (h *HTTPHandler) serveInitialize(w http.ResponseWriter, r *http.Request, principal string, m Message) *Refusal {
-	if err := h.limiter.acquire(r.Context(), principal); err != nil {
+	if err := h.limiter.acquire(r.Context(), principal, nil); err != nil {
 		return tooMany(m.ID)
 	}
 	defer h.limiter.release(principal)
@@ -178,7 +178,7 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, s *h
 		return shuttingDown(id)
 	}
 	principal := s.session.Principal
-	if err := h.limiter.acquire(r.Context(), principal); err != nil {
+	if err := h.limiter.acquire(r.Context(), principal, []byte(s.id)); err != nil {
 		return tooMany(id)
 	}
 	defer h.limiter.release(principal)

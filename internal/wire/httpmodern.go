@@ -67,7 +67,7 @@ type modernRequest struct {
 // serveJob runs a request, or goes on with one that was parked.
 func (h *HTTPHandler) serveJob(w http.ResponseWriter, r *http.Request, req *modernRequest, m Message) *Refusal {
 	principal := req.own.Principal
-	if err := h.limiter.acquire(r.Context(), principal); err != nil {
+	if err := h.limiter.acquire(r.Context(), principal, req.own.ClientInfo); err != nil {
 		return tooMany(m.ID)
 	}
 	defer h.limiter.release(principal)
@@ -124,7 +124,7 @@ func shuttingDown(id ID) *Refusal {
 
 // serveDiscover says what the server is.
 func (h *HTTPHandler) serveDiscover(w http.ResponseWriter, r *http.Request, sess *Session, m Message) *Refusal {
-	if err := h.limiter.acquire(r.Context(), sess.Principal); err != nil {
+	if err := h.limiter.acquire(r.Context(), sess.Principal, sess.ClientInfo); err != nil {
 		return tooMany(m.ID)
 	}
 	defer h.limiter.release(sess.Principal)

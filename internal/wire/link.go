@@ -53,6 +53,10 @@ type Call struct {
 	// it. nil means that nobody else counts.
 	Repeats *Repeats
 
+	// Sender is who makes the call. Where calls have to wait, those of different
+	// senders take turns.
+	Sender string
+
 	// Tag is handed back in Request.Tag and Notification.Tag of whatever
 	// arrives on the stream that carries this call's answer, where the
 	// transport has such streams.

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +34,7 @@ type Peer struct {
 	lastID   int64            // ids are never used twice
 	calls    map[int64]*call  // sent and not yet answered
 	inFlight int              // calls sent, or about to be
-	queue    list.List        // of *call, waiting to be sent
+	queue    fairQueue[*call] // waiting to be sent
 	free     []*call          // for reuse
 	outbox   mailbox[Message] // what must be sent without making anyone wait
 	posted   chan struct{}    // closed when the outbox is empty; nil if it always was
@@ -264,7 +263,7 @@ func (p *Peer) failCalls(err error) {
 		delete(p.calls, id)
 		k.answer <- outcome{err: err}
 	}
-	for p.queue.Len() > 0 {
+	for p.queue.size > 0 {
 		p.nextInQueue().signal <- struct{}{} // it will see p.err
 	}
 }

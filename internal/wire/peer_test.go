@@ -360,8 +360,8 @@ func TestInFlightLimit(t *testing.T) {
 		if _, err := p.Call(ctx, Call{}); err != context.Canceled {
 			t.Error(err)
 		}
-		if p.inFlight != 0 || p.queue.Len() != 0 || len(p.calls) != 0 {
-			t.Errorf("%d in flight, %d queued, %d pending", p.inFlight, p.queue.Len(), len(p.calls))
+		if p.inFlight != 0 || p.queue.size != 0 || len(p.calls) != 0 {
+			t.Errorf("%d in flight, %d queued, %d pending", p.inFlight, p.queue.size, len(p.calls))
 		}
 	})
 }
@@ -426,8 +426,8 @@ func TestThousandCancelledCalls(t *testing.T) {
 	if _, err := client.Call(t.Context(), Call{Method: "ping"}); err != nil {
 		t.Error(err)
 	}
-	if client.inFlight != 0 || client.queue.Len() != 0 || len(client.calls) != 0 {
-		t.Errorf("%d in flight, %d queued, %d pending", client.inFlight, client.queue.Len(), len(client.calls))
+	if client.inFlight != 0 || client.queue.size != 0 || len(client.calls) != 0 {
+		t.Errorf("%d in flight, %d queued, %d pending", client.inFlight, client.queue.size, len(client.calls))
 	}
 }
 

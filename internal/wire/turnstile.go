@@ -2,12 +2,12 @@ package wire
 
 import (
 	"context"
-	"slices"
 	"sync"
 )
 
 // A turnstile bounds how many calls run at once for one principal, and how many
-// more may wait for their turn, first come first served.
+// more may wait for their turn. Those of one sender come in their order, and
+// senders take turns.
 type turnstile struct {
 	running, waiting int // for each principal
 
@@ -17,7 +17,13 @@ type turnstile struct {
 
 type turns struct {
 	running int
-	queue   []chan struct{}
+	queue   fairQueue[*turn]
+}
+
+// A turn is waited for until came is closed.
+type turn struct {
+	came  chan struct{}
+	place *queuePlace[*turn] // nil once it came
 }
 
 // principalsKept is how many idle principals a turnstile remembers, so that one
@@ -29,7 +35,7 @@ func newTurnstile(running, waiting int) *turnstile {
 }
 
 // acquire waits for a turn, which release must give back.
-func (t *turnstile) acquire(ctx context.Context, principal string) error {
+func (t *turnstile) acquire(ctx context.Context, principal string, sender []byte) error {
 	t.mu.Lock()
 	own := t.used[principal]
 	if own == nil {
@@ -41,28 +47,27 @@ func (t *turnstile) acquire(ctx context.Context, principal string) error {
 		t.mu.Unlock()
 		return nil
 	}
-	if len(own.queue) >= t.waiting {
+	if own.queue.full(sender, t.waiting) {
 		t.mu.Unlock()
 		return ErrOverloaded
 	}
-	turn := make(chan struct{})
-	own.queue = append(own.queue, turn)
+	w := &turn{came: make(chan struct{})}
+	w.place = own.queue.push(sender, w)
 	t.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.came:
 		return nil
 	case <-ctx.Done():
-		t.leave(principal, turn)
+		t.leave(principal, w)
 		return context.Cause(ctx)
 	}
 }
 
 // leave gives up waiting. If the turn came in the same moment it is passed on.
-func (t *turnstile) leave(principal string, turn chan struct{}) {
+func (t *turnstile) leave(principal string, w *turn) {
 	t.mu.Lock()
-	own := t.used[principal]
-	if i := slices.Index(own.queue, turn); i >= 0 {
-		own.queue = slices.Delete(own.queue, i, i+1)
+	if w.place != nil {
+		t.used[principal].queue.remove(w.place)
 		t.mu.Unlock()
 		return
 	}
@@ -74,9 +79,10 @@ func (t *turnstile) release(principal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.used[principal]
-	if len(own.queue) > 0 {
-		close(own.queue[0]) // the turn goes from hand to hand
-		own.queue = own.queue[1:]
+	if own.queue.size > 0 {
+		w := own.queue.pop() // the turn goes from hand to hand
+		w.place = nil
+		close(w.came)
 		return
 	}
 	own.running--
