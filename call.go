@@ -373,7 +373,7 @@ func (s *Session) send(ctx context.Context, server string, c wire.Call) (json.Ra
 // which may be nil, does not object to what the server offers. It also returns who
 // counts how often that is made again.
 func (s *Session) request(ctx context.Context, server string, c wire.Call, accept func(*conn.Catalog) error) (json.RawMessage, *wire.Repeats, error) {
-	s.askRoots(ctx)
+	s.askRoots(ctx, server)
 	kind := s.kind.Load()
 	sv, err := s.reach(server, *kind)
 	if err != nil {

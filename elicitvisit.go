@@ -117,7 +117,8 @@ func (v *visit) tell(ctx context.Context, ui *UI, n *wire.Notification) {
 	case v.shown == toUI && ui.ElicitComplete != nil:
 		ui.ElicitComplete(v.server, v.id)
 	case v.shown == toClient && v.session.opts.Client.Notified != nil && v.session.life.Err() == nil:
-		to := asked{flights: v.session.inFlight(v.server)}
+		var to asked
+		to.flights, _ = v.session.inFlight(v.server)
 		v.session.opts.Client.Notified(to.values(ctx), v.server, n.Method, n.Params)
 	}
 }

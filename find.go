@@ -3,6 +3,7 @@ package patchbay
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/bridge"
-	"github.com/patchbay-mcp/patchbay/internal/conn"
 )
 
 // find returns the tool that a caller means. If it is not known, the servers that
@@ -108,6 +108,29 @@ func (s *Session) await(ctx context.Context, servers []string) (refused map[stri
 	return refused, cmp.Or(errs...)
 }
 
+// Describe returns what a server says of itself to clients like the session's
+// user: now, or at an earlier time. One of which that is not known is connected
+// first.
+func (s *Session) Describe(ctx context.Context, server string) (info, capabilities json.RawMessage, err error) {
+	sv, err := s.host.connected(server, s.profile())
+	if err != nil {
+		return nil, nil, err
+	}
+	if !sv.Open() {
+		if _, err = sv.Client(ctx); err == nil {
+			err = sv.Wait(ctx)
+		}
+		if err != nil {
+			return nil, nil, callError(sv.Name(), err)
+		}
+	}
+	c := sv.Catalog()
+	if c == nil {
+		return nil, nil, errorf(KindTransport, "Server %q did not say what it has.", sv.Name())
+	}
+	return c.ServerInfo, c.Capabilities, nil
+}
+
 func (s *Session) awaitServer(ctx context.Context, name string) error {
 	if !s.has(name) {
 		return nil // and says nothing here
@@ -122,18 +145,19 @@ func (s *Session) awaitServer(ctx context.Context, name string) error {
 	return callError(name, err)
 }
 
-// AwaitLists waits for the servers of which nothing is known yet and that are being
-// connected for the first time, for as long as each has been given in all: what
-// takes longer is told of when it is there.
+// AwaitLists waits for the servers of which it is not known yet what they offer to
+// sessions like this one, and that are being connected for the first time, for as
+// long as each has been given in all: what takes longer is told of when it is
+// there.
 func (s *Session) AwaitLists(ctx context.Context, patience time.Duration) error {
 	set := s.toolset()
 	var wg sync.WaitGroup
-	for i, st := range set.inputs.servers {
-		if set.inputs.catalogs[i] != nil || set.denied[st.Name] != nil {
+	for _, st := range set.inputs.servers {
+		if set.denied[st.Name] != nil {
 			continue
 		}
-		sv, ok := s.host.manager.Server(st.Name, conn.Profile{})
-		if !ok {
+		sv, ok := s.host.manager.Server(st.Name, s.profile())
+		if !ok || sv.Open() {
 			continue
 		}
 		status := sv.Status()

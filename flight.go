@@ -23,6 +23,7 @@ type flight struct {
 	landed  bool
 	carried int           // questions that travel with it, and may be another one's
 	free    chan struct{} // closed when it carries none any more; nil if it does not
+	open    int           // questions that the server waits for an answer to, as far as they are known to be its
 }
 
 // takeOff counts a request among those under way, until it lands.
@@ -93,6 +94,18 @@ func (f *flight) comeBack(after time.Duration) {
 	})
 }
 
+// asks counts a question that the server asks in the flight, until answered is
+// called. A server that waits for an answer hardly asks in the same call again.
+func (f *flight) asks() (answered func()) {
+	count := func(n int) {
+		f.session.mu.Lock()
+		defer f.session.mu.Unlock()
+		f.open += n
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
 // gone returns a channel that is closed when the flight has landed.
 func (f *flight) gone() <-chan struct{} {
 	f.session.mu.Lock()
@@ -106,17 +119,21 @@ func (f *flight) gone() <-chan struct{} {
 	return f.down
 }
 
-// inFlight returns the requests of the session that are under way to a server.
-func (s *Session) inFlight(server string) []*flight {
+// inFlight returns the requests of the session that are under way to a server,
+// and those of them in which it does not wait for anything.
+func (s *Session) inFlight(server string) (all, free []*flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*flight
 	for _, f := range s.flights {
-		if f.server == server {
-			all = append(all, f)
+		if f.server != server {
+			continue
+		}
+		all = append(all, f)
+		if f.open == 0 {
+			free = append(free, f)
 		}
 	}
-	return all
+	return all, free
 }
 
 // asked is for what belongs to the flight.
@@ -131,7 +148,8 @@ type asked struct {
 	server  string   // as the host calls it
 	session *Session // nil if it is for the host's own UI
 	flights []*flight
-	carrier *flight // the one of several flights that it travels with; nil means none
+	free    []*flight // those of the flights in which the server does not wait for anything
+	carrier *flight   // the one of several flights that it travels with; nil means none
 }
 
 // context returns one that ends with ctx, when there is no request left that may

@@ -45,7 +45,7 @@ func (s *Session) Subscribe(ctx context.Context, server, uri string) error {
 }
 
 func (s *Session) subscribe(ctx context.Context, server, uri string) error {
-	s.askRoots(ctx)
+	s.askRoots(ctx, server)
 	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return err

@@ -238,9 +238,6 @@ type common struct {
 	// only, so a key of its own is enough, and nothing about a secret can be told
 	// from them.
 	key []byte
-
-	mu      sync.Mutex
-	drifted map[string]bool // keys of connections whose roots have changed, as long as there are any; guarded by mu
 }
 
 // startConnections prepares to connect: with what is needed for that, or as
@@ -264,7 +261,7 @@ func (h *Host) startConnections() error {
 			return fmt.Errorf("guard: %w", err)
 		}
 	}
-	h.common = &common{key: []byte(rand.Text()), drifted: map[string]bool{}}
+	h.common = &common{key: []byte(rand.Text())}
 	h.manager = conn.NewManager(options)
 	return nil
 }

@@ -27,54 +27,129 @@ func (pinging) HandleRequest(context.Context, *wire.Request) (json.RawMessage, e
 
 func (pinging) HandleNotification(context.Context, *wire.Notification) {}
 
-// A connection whose roots have changed is not for those who have what they were.
-// That is remembered as long as the connection is there, and not any longer.
-func TestRootsThatWere(t *testing.T) {
-	h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, InProcess: map[string]LocalServer{"p": pinging{}}})
+// nosy is a local server that asks its clients for roots, as often as it is asked
+// to. It says which of its connections answered.
+type nosy struct{ connections atomic.Int32 }
+
+func (n *nosy) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	return mcptest.ServeLocal(ctx, rw, nosyConnection(n.connections.Add(1)), wire.Version20251125)
+}
+
+type nosyConnection int32
+
+func (n nosyConnection) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	var roots json.RawMessage
+	if r.Method == "custom/roots" {
+		var err error
+		if roots, err = r.Ask(ctx, "roots/list", nil); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(map[string]any{"connection": n, "roots": roots})
+}
+
+func (nosyConnection) HandleNotification(context.Context, *wire.Notification) {}
+
+// rootedSession is a session whose roots are what root says.
+func rootedSession(t *testing.T, h *Host, root *atomic.Value, tells bool) (s *Session, asked *atomic.Int32) {
+	asked = new(atomic.Int32)
+	s, err := h.NewSession(SessionOptions{Client: &Client{
+		Capabilities: json.RawMessage(fmt.Sprintf(`{"roots":{"listChanged":%v}}`, tells)),
+		Roots: func(context.Context) (json.RawMessage, error) {
+			asked.Add(1)
+			return json.RawMessage(fmt.Sprintf(`{"roots":[{"uri":%q}]}`, root.Load())), nil
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, asked
+}
+
+// Roots make no difference for a server that never asks for them. One that does is
+// shared by sessions with the same roots; a session that is alone with its
+// connection keeps it when its roots change.
+func TestRootsCountWhereTheyAreAskedFor(t *testing.T) {
+	n := &nosy{}
+	h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, InProcess: map[string]LocalServer{"p": n}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	rooted := func(root string) (*Session, *atomic.Value) {
-		var roots atomic.Value
-		roots.Store(root)
-		s, err := h.NewSession(SessionOptions{Client: &Client{Roots: func(context.Context) (json.RawMessage, error) {
-			return json.RawMessage(fmt.Sprintf(`{"roots":[{"uri":%q}]}`, roots.Load())), nil
-		}}})
+	at := func(root string) *atomic.Value {
+		var v atomic.Value
+		v.Store(root)
+		return &v
+	}
+	ask := func(s *Session, method string) (connection int, root string) {
+		t.Helper()
+		raw, err := s.Forward(t.Context(), "p", method, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Forward(t.Context(), "p", "custom/hello", nil); err != nil {
+		var answer struct {
+			Connection int
+			Roots      struct{ Roots []struct{ URI string } }
+		}
+		if err := json.Unmarshal(raw, &answer); err != nil {
 			t.Fatal(err)
 		}
-		return s, &roots
+		for _, r := range answer.Roots.Roots {
+			root += r.URI
+		}
+		return answer.Connection, root
 	}
-	first, roots := rooted("file:///first")
-	was := first.profile().Key
-	roots.Store("file:///other")
-	first.RootsChanged(t.Context())
-	if first.profile().Key != was {
-		t.Error("a session that is alone with its connection has left it")
+	rootA := at("a")
+	a, askedA := rootedSession(t, h, rootA, true)
+	b, askedB := rootedSession(t, h, at("b"), true)
+	first, _ := ask(a, "custom/hello")
+	if same, _ := ask(b, "custom/hello"); same != first || askedA.Load()+askedB.Load() != 0 {
+		t.Errorf("for a server that does not ask: connections %d and %d, asked for roots %d and %d times", first, same, askedA.Load(), askedB.Load())
 	}
-	first.Close() // the connection stays
-	second, _ := rooted("file:///first")
-	if second.profile().Key == was {
-		t.Error("a session uses a connection whose server was told of other roots")
+	if c, root := ask(a, "custom/roots"); c != first || root != "a" {
+		t.Errorf("connection %d was told %s", c, root)
 	}
-	second.Close()
-	for i := range 50 {
-		s, roots := rooted(fmt.Sprintf("file:///%d", i))
-		roots.Store("file:///other")
-		s.RootsChanged(t.Context())
-		s.Close()
+	other, root := ask(b, "custom/roots")
+	if other == first || root != "b" {
+		t.Errorf("other roots: connection %d was told %s", other, root)
 	}
-	if n := len(h.common.drifted); n > 2 {
-		t.Errorf("%d connections are remembered", n)
+	b.Close()
+	again, askedAgain := rootedSession(t, h, at("a"), true)
+	if c, _ := ask(again, "custom/hello"); c != first || askedAgain.Load() != 1 {
+		t.Errorf("the same roots: connection %d, asked %d times", c, askedAgain.Load())
 	}
-	third, _ := rooted("file:///first")
-	defer third.Close()
-	if third.profile().Key != was {
-		t.Error("a connection that is gone still counts")
+	again.Close()
+	rootA.Store("elsewhere")
+	a.RootsChanged(t.Context())
+	if c, root := ask(a, "custom/roots"); c != first || root != "elsewhere" {
+		t.Errorf("after a change: connection %d was told %s", c, root)
+	}
+	was, _ := rootedSession(t, h, at("a"), true)
+	if c, root := ask(was, "custom/roots"); c == first || root != "a" {
+		t.Errorf("roots that were another one's: connection %d was told %s", c, root)
+	}
+	ask(a, "custom/roots")
+	if n := askedA.Load(); n != 2 {
+		t.Errorf("asked %d times for roots that are told of when they change", n)
+	}
+}
+
+// What a client does not tell of when it changes is not kept.
+func TestRootsOfClientsThatDoNotTell(t *testing.T) {
+	h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, InProcess: map[string]LocalServer{"p": &nosy{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var root atomic.Value
+	root.Store("one")
+	s, _ := rootedSession(t, h, &root, false)
+	for _, want := range []string{"one", "two"} {
+		root.Store(want)
+		raw, err := s.Forward(t.Context(), "p", "custom/roots", nil)
+		if uris, _ := wire.Member(raw, "roots"); err != nil || string(uris) != fmt.Sprintf(`{"roots":[{"uri":%q}]}`, want) {
+			t.Errorf("%s, %v, want %s", raw, err, want)
+		}
 	}
 }
 

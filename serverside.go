@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,28 +18,88 @@ import (
 type serverSide struct{ shared *conn.Shared }
 
 // HandleRequest takes a request to the session it belongs to. If that is
-// nobody's, an elicitation is cancelled.
+// nobody's, an elicitation is cancelled, and whoever it may have belonged to is
+// told why.
 func (x serverSide) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
-	to, why := x.asker(r)
-	elicitation := r.Method == "elicitation/create"
-	if to.host == nil {
-		x.shared.Log().Warn("a question for nobody", "method", r.Method, "reason", why)
-		if elicitation {
-			return cancelled, nil
-		}
-		return nil, nobody(r)
+	if r.Method == "roots/list" {
+		return x.roots(ctx, r)
 	}
+	to, why := x.asker(r)
+	if to.host == nil {
+		return x.refuse(ctx, r, why)
+	}
+	return x.put(ctx, r, to)
+}
+
+// put puts a question to whom it is for.
+func (x serverSide) put(ctx context.Context, r *wire.Request, to asked) (json.RawMessage, error) {
 	if to.carrier != nil {
 		defer to.carrier.putDown()
+		defer to.carrier.asks()()
+	} else if len(to.flights) == 1 {
+		defer to.flights[0].asks()()
 	}
 	ctx, stop := to.context(ctx, elicitPatience)
 	defer stop()
 	answer, err := to.host.ask(ctx, r.Method, func() (json.RawMessage, error) { return to.answer(ctx, r) })
-	if err != nil && elicitation && ctx.Err() != nil {
+	if err != nil && r.Method == "elicitation/create" && ctx.Err() != nil {
 		to.host.opts.Logger.Warn("elicitation", "server", to.server, "error", err)
 		return cancelled, nil
 	}
 	return answer, err
+}
+
+// refuse answers a question that is nobody's.
+func (x serverSide) refuse(ctx context.Context, r *wire.Request, why string) (json.RawMessage, error) {
+	x.shared.Log().Warn("a question for nobody", "method", r.Method, "reason", why)
+	for _, a := range x.sessions() {
+		if c := a.session.opts.Client; c != nil && c.Log != nil && !idle(a) {
+			text, _ := json.Marshal(map[string]string{"level": "warning", "logger": "patchbay", // strings always marshal
+				"data": "A question of " + a.server + " was not asked: " + why + "."})
+			_ = a.session.host.protect("Client.Log", func() error { c.Log(a.values(ctx), a.server, text); return nil }) // that is all that can be done
+		}
+	}
+	if r.Method == "elicitation/create" {
+		return cancelled, nil
+	}
+	return nil, nobody(r, why)
+}
+
+// roots answers a server that asks for roots: with those of the session it asks,
+// or, where that cannot be told, if all that share the connection have the same.
+// Sessions with other roots than the server was told share it no longer.
+func (x serverSide) roots(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
+	var to []asked
+	if f, ok := r.Tag.(*flight); ok {
+		to = []asked{f.asked()}
+	} else {
+		all := x.sessions()
+		if to = slices.DeleteFunc(all, func(a asked) bool { return a.session.opts.Client == nil || a.session.opts.Client.Roots == nil }); len(to) > 1 {
+			if a, ok := only(to); ok {
+				to = []asked{a}
+			}
+		}
+	}
+	if len(to) == 0 {
+		return x.refuse(ctx, r, "no session that uses it has roots")
+	}
+	var roots json.RawMessage
+	for _, a := range to {
+		if len(to) > 1 && a.session.opts.Client.AskedInCalls {
+			return x.refuse(ctx, r, fmt.Sprintf("it sent roots/list while it served %d sessions, and nobody could tell which one it meant", len(to)))
+		}
+		answer, err := x.put(ctx, r, a)
+		if err != nil {
+			return nil, err
+		}
+		if roots != nil && !bytes.Equal(roots, answer) {
+			x.shared.AsksForRoots(conn.Profile{Roots: "of several"}) // that nobody has: each gets a connection of its own
+			return x.refuse(ctx, r, "the agents that share it have different roots; now those with other roots have a connection of their own")
+		}
+		roots = answer
+	}
+	x.shared.AsksForRoots(to[0].session.profile())
+	return roots, nil
 }
 
 // answer asks whoever a request is for.
@@ -53,17 +114,14 @@ func (a asked) answer(ctx context.Context, r *wire.Request) (json.RawMessage, er
 	case r.Method == "sampling/createMessage" && client.Sample != nil:
 		return client.Sample(ctx, a.server, r.Params)
 	case r.Method == "roots/list" && client.Roots != nil:
-		if roots := a.session.knownRoots(); roots != nil {
-			return roots, nil
-		}
-		return client.Roots(ctx)
+		return a.session.answerRoots(ctx)
 	}
-	return nil, nobody(r)
+	return nil, nobody(r, "the client does not support it")
 }
 
 // nobody is the answer to a request that there is nobody for.
-func nobody(r *wire.Request) error {
-	return &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method}
+func nobody(r *wire.Request, why string) error {
+	return &wire.Error{Code: wire.CodeMethodNotFound, Message: "there is nobody to answer " + r.Method + ": " + why}
 }
 
 // asker finds the session that a request of the server belongs to: the one whose
@@ -79,14 +137,14 @@ func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 	if a, ok := only(all); ok {
 		return a, ""
 	}
-	if i := slices.IndexFunc(all, func(a asked) bool { return a.session.knownRoots() != nil }); r.Method == "roots/list" && i >= 0 {
-		return all[i], "" // all have the same
-	}
 	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
 	if parties := x.shared.Parties(); r.Method == "elicitation/create" && len(parties) == 1 && !slices.ContainsFunc(all, own) {
 		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server}, "" // whose UI is that of all sessions
 	}
-	busy := slices.DeleteFunc(all, idle)
+	busy := slices.DeleteFunc(slices.Clone(all), waitsAlready)
+	if len(busy) == 0 {
+		busy = slices.DeleteFunc(all, idle)
+	}
 	if len(busy) == 0 {
 		return asked{}, "no call was under way"
 	}
@@ -95,25 +153,30 @@ func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 		agents[a.session.profile().Session] = true
 	}
 	first := busy[0].session
+	client := first.opts.Client
 	switch {
 	case len(agents) > 1:
-		why = fmt.Sprintf("it sent %s while calls of %d agents were under way, and nobody could tell which one it meant; now each agent has a connection of its own", r.Method, len(agents))
-	case first.opts.Client == nil || !first.opts.Client.OneProgram:
-		why = fmt.Sprintf("it sent %s while %d calls of %s were under way, which may be those of several programs, and nobody could tell which one it meant; now no other agent shares their connection", r.Method, len(busy), first.opts.Name)
-	default:
+		why = fmt.Sprintf("it sent %s while calls of %d agents were under way, and nobody could tell which one it meant; now each agent that can be asked has a connection of its own", r.Method, len(agents))
+		x.shared.Split(why)
+		return asked{}, why
+	case client != nil && (client.OneProgram || client.LikelyOneProgram && r.Method == "elicitation/create"):
 		return together(busy)
+	default:
+		return asked{}, fmt.Sprintf("it sent %s while %d calls of %s were under way, which may be those of several programs, and nobody could tell which one it meant", r.Method, len(busy), first.opts.Name)
 	}
-	x.shared.Split(why)
-	return asked{}, why
 }
 
 // together is for a question of which no more is known than the program whose
 // calls are under way: it is asked in the first of them that can carry it, and
 // stands as long as any of them is under way.
 func together(calls []asked) (to asked, why string) {
-	var flights []*flight
+	var flights, waiting []*flight
 	for _, a := range calls {
-		flights = append(flights, a.flights...)
+		flights = append(flights, a.free...)
+		waiting = append(waiting, a.flights...)
+	}
+	if len(flights) == 0 {
+		flights = waiting
 	}
 	slices.SortFunc(flights, func(a, b *flight) int { return cmp.Compare(a.number, b.number) })
 	for _, f := range flights {
@@ -126,11 +189,15 @@ func together(calls []asked) (to asked, why string) {
 	return asked{}, "no request was under way in which the program could be asked"
 }
 
-// only returns the one that something must be about: the only one there is, or
+// only returns the one that something must be about: the only one there is, the
+// only one with a request under way that the server does not wait on already, or
 // the only one with a request under way.
 func only(all []asked) (a asked, ok bool) {
-	for _, candidates := range [][]asked{all, slices.DeleteFunc(slices.Clone(all), idle)} {
-		if len(candidates) == 1 {
+	if len(all) == 1 {
+		return all[0], true
+	}
+	for _, rest := range []func(asked) bool{waitsAlready, idle} {
+		if candidates := slices.DeleteFunc(slices.Clone(all), rest); len(candidates) == 1 {
 			return candidates[0], true
 		}
 	}
@@ -138,6 +205,11 @@ func only(all []asked) (a asked, ok bool) {
 }
 
 func idle(a asked) bool { return len(a.flights) == 0 }
+
+// waitsAlready reports whether the server waits for an answer in each of the
+// requests that are under way, if there are any: the next question is another
+// one's.
+func waitsAlready(a asked) bool { return len(a.free) == 0 }
 
 // sessions are those that share this connection, of whatever host, with their
 // requests that are under way to the server.
@@ -147,7 +219,9 @@ func (x serverSide) sessions() []asked {
 		h := party.Owner.(*Host)
 		for _, s := range h.openSessions() {
 			if x.shared.Serves(h, s.profile()) {
-				all = append(all, asked{host: h, server: party.Server, session: s, flights: s.inFlight(party.Server)})
+				a := asked{host: h, server: party.Server, session: s}
+				a.flights, a.free = s.inFlight(party.Server)
+				all = append(all, a)
 			}
 		}
 	}

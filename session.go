@@ -136,11 +136,11 @@ func (s *Session) For(c *Client) (*Session, error) {
 func (s *Session) open(life context.Context, id string) error {
 	h := s.host
 	answers := h.answers.Load()
-	p := s.declared(*answers, id, nil)
+	p := s.declared(*answers, id)
 	h.sessionsMu.Lock()
 	defer h.sessionsMu.Unlock()
 	if now := h.answers.Load(); now != answers {
-		p = s.declared(*now, id, nil)
+		p = s.declared(*now, id)
 	}
 	s.kind.Store(&p)
 	if h.closed {

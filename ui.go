@@ -109,10 +109,18 @@ type Client struct {
 	// session is under way, as clients of the protocol's revision 2026-07-28.
 	AskedInCalls bool
 
+	// PreferLegacy says that the user speaks the protocol's older era, in which
+	// servers ask outside of results. Those that serve both are spoken to in that
+	// one, so that what they ask arrives as if the user were connected directly.
+	PreferLegacy bool
+
 	// OneProgram says that all sessions which For makes of one are the same
 	// program's. Then a question that came while several of their calls were under
-	// way, and may belong to any, is asked in one of them; else in none.
-	OneProgram bool
+	// way, and may belong to any, is asked in the oldest that the server does not
+	// wait on already. LikelyOneProgram says that it is to be assumed: then that
+	// holds for elicitations, which a person reads, and nothing else is guessed.
+	OneProgram       bool
+	LikelyOneProgram bool
 
 	// HandlesURLErrors says that the user does itself what error -32042 asks for,
 	// as clients of the protocol's revision 2025-11-25 that can be sent to a URL:
@@ -122,8 +130,9 @@ type Client struct {
 	// Elicit, Sample and Roots answer elicitation/create, sampling/createMessage
 	// and roots/list. Params and results are those of the protocol, as they are;
 	// an *RPCError goes to the server as it is. A request goes to the session
-	// whose call made the server ask; where that cannot be told, to none. Roots
-	// is asked once, and again after Session.RootsChanged. Elicit also asks for
+	// whose call made the server ask; where that cannot be told, to none. If the
+	// capabilities say that roots.listChanged, Roots is asked once, and again after
+	// Session.RootsChanged. Elicit also asks for
 	// consent to a call, before UI.Confirm would be; the server is then empty. When
 	// what the user was sent to a URL for is done, Notified is told.
 	Elicit func(ctx context.Context, server string, params json.RawMessage) (json.RawMessage, error)

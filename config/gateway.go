@@ -79,6 +79,11 @@ type Gateway struct {
 
 	Memory string `json:"memory,omitempty"` // that it may use, such as 256MiB; empty means DefaultMemory
 
+	// ManyUsers says that clients which say the same of themselves may be several
+	// people's, as those of a service are: then a server's question that may belong
+	// to any of several requests is asked in none of them.
+	ManyUsers bool `json:"manyUsers,omitempty"`
+
 	AllowedHosts   []string `json:"allowedHosts,omitempty"`   // further names under which it may be addressed
 	AllowedOrigins []string `json:"allowedOrigins,omitempty"` // web pages that may send requests
 }
@@ -146,6 +151,9 @@ func decodeGateway(f *Fields) Gateway {
 	if g.FirstList = f.Millis("firstList", 1); g.FirstList != nil && *g.FirstList > maxFirstList.Milliseconds() {
 		f.Report(SeverityError, "firstList", fmt.Sprintf("a list waits for %d ms at most", maxFirstList.Milliseconds()), "")
 		g.FirstList = nil
+	}
+	if many := f.Bool("manyUsers"); many != nil {
+		g.ManyUsers = *many
 	}
 	if o := f.Object("oidc"); o != nil {
 		g.OIDC = OIDC{Issuer: o.String("issuer"), Audience: o.String("audience"), Scopes: o.Strings("scopes")}

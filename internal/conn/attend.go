@@ -29,6 +29,8 @@ type link struct {
 	local   *localServer // in this process; nil if it is not
 	headers *headers     // of HTTP; nil otherwise
 
+	preferLegacy bool // of the eras that the server may serve
+
 	doubts  chan struct{} // room for one: the server has to show that it lives
 	fatal   chan error    // room for one: the connection is of no use any more
 	changes *changes      // of lists, not yet fetched
@@ -238,7 +240,7 @@ func (s *line) idleFor(epoch int, l *link) (wait time.Duration, over bool) {
 		return 0, true
 	}
 	limit := s.target.IdleStop
-	if limit <= 0 && s.extra && s.key.session == "" {
+	if limit <= 0 && s.extra && !s.own {
 		limit = profileIdle
 	}
 	if limit <= 0 {
@@ -295,7 +297,7 @@ func (s *line) connected(epoch int, l *link, problem string) {
 		st.State, st.Reason = config.Connected, problem
 		st.Attempt, st.Opening, st.Steps = 0, l.client.Opening(), l.steps
 	})
-	s.shelf.note(s.state.Status)
+	s.shelf.stood(s.state.Status)
 	if s.unlisted {
 		s.rouse() // that is all it was connected for
 	}

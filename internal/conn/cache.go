@@ -46,12 +46,14 @@ type saved struct {
 	Dialect wire.Dialect // how the server wants to be spoken to; empty if that is not known
 	Catalog *Catalog     // nil if there is none
 	Last    *Known       // nil if it is not known
+
+	AsksRoots bool // the server asks its clients for roots
 }
 
 // differs reports whether it is worth writing down in the place of what is in
 // the file.
 func (s saved) differs(old saved) bool {
-	if s.Key != old.Key || s.Dialect != old.Dialect || (s.Catalog == nil) != (old.Catalog == nil) || (s.Last == nil) != (old.Last == nil) {
+	if s.Key != old.Key || s.Dialect != old.Dialect || s.AsksRoots != old.AsksRoots || (s.Catalog == nil) != (old.Catalog == nil) || (s.Last == nil) != (old.Last == nil) {
 		return true
 	}
 	if s.Catalog != nil && (!s.Catalog.sameLists(old.Catalog) || s.Catalog.FetchedAt.Sub(old.Catalog.FetchedAt) >= rewriteAfter) {
@@ -104,6 +106,8 @@ type savedText struct {
 	Key     string       `json:"key"`
 	Dialect wire.Dialect `json:"dialect,omitempty"`
 
+	AsksRoots bool `json:"asksRoots,omitempty"`
+
 	State  config.State `json:"state,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at,omitzero"`
@@ -128,7 +132,7 @@ func parseSaved(data []byte, key string) (saved, error) {
 	if text.Version != cacheVersion || text.Key != key {
 		return saved{}, errOtherCatalog
 	}
-	s := saved{Key: key, Dialect: text.Dialect}
+	s := saved{Key: key, Dialect: text.Dialect, AsksRoots: text.AsksRoots}
 	if text.State != "" {
 		s.Last = &Known{text.State, text.Reason, text.At}
 	}
@@ -153,7 +157,7 @@ func parseSaved(data []byte, key string) (saved, error) {
 
 // appendTo appends the file's content.
 func (s saved) appendTo(dst []byte) ([]byte, error) {
-	text := savedText{Version: cacheVersion, Key: s.Key, Dialect: s.Dialect}
+	text := savedText{Version: cacheVersion, Key: s.Key, Dialect: s.Dialect, AsksRoots: s.AsksRoots}
 	if s.Last != nil {
 		text.State, text.Reason, text.At = s.Last.State, s.Last.Reason, s.Last.At
 	}

@@ -136,6 +136,7 @@ func (s *line) firstCatalog(ctx context.Context, epoch int, l *link) {
 	s.shelf.replace(old, next, lists)
 	s.up.changed() // before those who wait for the connection look for what it offers
 	s.connected(epoch, l, next.problem())
+	s.up.review()
 	s.up.changed()
 }
 

@@ -37,11 +37,19 @@ func (s *line) dial(ctx context.Context, m *Manager, t Target) (*link, error) {
 		defer stop()
 	}
 	l := newLink()
+	l.preferLegacy = s.profile.Legacy
 	switch {
 	case t.Local != nil:
 		return l, s.dialLocal(ctx, m, t, l)
 	case t.Entry.Server.Transport() == config.Stdio:
-		return l, s.dialChild(ctx, m, t, l)
+		err := s.dialChild(ctx, m, t, l)
+		if l.preferLegacy && l.process != nil && l.client == nil && ctx.Err() == nil && errors.Is(err, errEnded) {
+			// It may have died of the question, which is nothing it will be asked again.
+			l.close()
+			l = newLink()
+			err = s.dialChild(ctx, m, t, l)
+		}
+		return l, err
 	case t.Entry.Server.Transport() == config.InProcess:
 		return l, &failure{kind: KindConfig, permanent: true, err: errors.New("the program that runs Patchbay has no such server")}
 	default:
@@ -111,6 +119,7 @@ func (s *line) connect(ctx context.Context, m *Manager, t Target, l *link, trans
 		Info:         m.opts.Info,
 		Capabilities: s.profile.Capabilities,
 		Changed:      l.changes.add,
+		PreferLegacy: l.preferLegacy,
 		Eras:         &s.pool.eras,
 		EraKey:       s.eraKey(t),
 		Timeout:      unlimited,
@@ -126,7 +135,22 @@ func (s *line) connect(ctx context.Context, m *Manager, t Target, l *link, trans
 	}
 	l.since = time.Now()
 	s.took(l, StepConnected)
+	s.showedEra(l.client.Opening().Era)
 	return nil
+}
+
+// showedEra takes note that the server serves one era only, if it was not spoken
+// to in the one that was preferred.
+func (s *line) showedEra(era wire.Era) {
+	if (era == wire.Legacy) == s.profile.Legacy {
+		return
+	}
+	s.pool.mu.Lock()
+	known := s.up.oneEra
+	s.pool.mu.Unlock()
+	if !known {
+		s.up.learn(func() { s.up.oneEra = true })
+	}
 }
 
 func (s *line) eraKey(t Target) string {

@@ -19,8 +19,10 @@ import (
 type line struct {
 	pool    *pool
 	up      *upstream
-	key     lineKey
-	profile Profile
+	key     lineKey // guarded by pool.mu
+	profile Profile // whose Roots are guarded by pool.mu, and do not count before the server asks for them
+	own     bool    // of a session that is wanted to have it for itself
+	opened  time.Time
 	name    string // of the server, in logs and errors
 	log     *slog.Logger
 
@@ -67,6 +69,9 @@ var (
 	errIdle      = errors.New("nobody used the server")
 )
 
+// errCrowded is why a session gets no connection of its own.
+var errCrowded = errors.New("too many clients that declare different capabilities use it at the same time; try again later, or declare what others do")
+
 var (
 	// ErrReleased is why there is no connection for a session: no session has, or
 	// has any more, a profile like its. Nothing was sent.
@@ -89,8 +94,10 @@ func newLine(up *upstream, p Profile, before *line) *line {
 	s := &line{
 		pool:       up.pool,
 		up:         up,
-		key:        lineKey{p.Key, p.Session},
+		key:        up.keyOf(p),
 		profile:    p,
+		own:        p.Session != "" && up.unshared(),
+		opened:     time.Now(),
 		name:       lead.name,
 		log:        up.pool.log.With("server", lead.name),
 		done:       make(chan struct{}),
@@ -101,7 +108,7 @@ func newLine(up *upstream, p Profile, before *line) *line {
 		dormant:    t.Lazy,
 		unlisted:   t.Lazy && t.List,
 		subscribed: map[string]bool{},
-		shelf:      shelf{keys: up.catalogKeys()},
+		shelf:      shelf{keys: up.catalogKeys(), kind: p.kind()},
 		state: state{
 			Status:  Status{State: config.Pending, Since: time.Now()},
 			changed: make(chan struct{}),
@@ -188,6 +195,16 @@ func (s *line) live() bool {
 	return s.state.State == config.Connected || s.state.State == config.Connecting
 }
 
+// unused reports whether nobody would miss the line: no call is under way, and
+// nobody waits for one or for what it says.
+func (s *line) unused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.state.link
+	busy := s.state.State == config.Connecting || l != nil && l.users > 0
+	return !busy && !s.wanted && len(s.subscribed) == 0
+}
+
 // ends reports whether the line is retired.
 func (s *line) ends() bool {
 	s.mu.Lock()
@@ -248,6 +265,7 @@ func (s *line) run() {
 	defer s.ending.Wait()
 	s.succeed()
 	s.known()
+	s.recallKnowledge()
 	s.makeWay()
 	for s.awaitTurn() {
 		s.connectOnce()
@@ -274,7 +292,7 @@ func (s *line) succeed() {
 // known has a server whose catalog is known be connected when someone wants it, and
 // not before.
 func (s *line) known() {
-	if s.catalog() == nil {
+	if !s.isKnown() {
 		return
 	}
 	s.mu.Lock()
@@ -296,7 +314,7 @@ func (s *line) makeWay() {
 	s.mu.Lock()
 	idle := s.dormant || s.target.off()
 	s.mu.Unlock()
-	if idle || s.catalog() == nil {
+	if idle || !s.isKnown() {
 		return
 	}
 	s.mu.Lock()
@@ -418,7 +436,7 @@ func (s *line) settle(l *link, err error) {
 		st.Challenge, st.Opening = f.challenge, nil
 		st.link, st.failure = nil, f
 	})
-	s.shelf.note(s.state.Status)
+	s.shelf.stood(s.state.Status)
 }
 
 // wait is Server.Wait.
@@ -450,10 +468,12 @@ func (s *line) wait(ctx context.Context) error {
 	}
 }
 
-// restart drops the connection and forgets earlier failures.
-func (s *line) restart() {
+// rest drops the connection and forgets earlier failures. The next is made when
+// someone wants it.
+func (s *line) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dormant = true
 	s.beginAnew(errReplaced)
 }
 

@@ -65,12 +65,33 @@ type Options struct {
 }
 
 // Profile is what a session declares to servers, and which one it is. Sessions
-// with equal keys share a connection. The zero Profile is the host itself: for
-// it any connection will do, and whichever stands for the server is used.
+// with equal keys share a connection, as far as their server can be shared. The
+// zero Profile is the host itself: for it any connection will do, and whichever
+// stands for the server is used.
 type Profile struct {
-	Key          string          // of what is declared; empty means Options.Capabilities
+	Key          string          // of what is declared, and of whose session it is; empty means Options.Capabilities
 	Capabilities json.RawMessage // where there is a key; nil means none
-	Session      string          // unlike that of any other session of any Manager; empty only for the host
+	Kind         string          // of what is declared alone: sessions of one kind are offered the same; empty means Options.Capabilities
+
+	// Legacy has servers of both eras be spoken to in the legacy one. It makes no
+	// difference for those that have only one.
+	Legacy bool
+
+	// Roots tells apart sessions with different roots. It makes no difference for
+	// servers that never ask for roots.
+	Roots string
+
+	Askable bool   // servers may ask its user something
+	Brief   bool   // it is of a client that has no session in the protocol, and may be gone already
+	Session string // unlike that of any other session of any Manager; empty only for the host
+}
+
+// kind is the name of what servers offer to sessions with that profile.
+func (p Profile) kind() string {
+	if p.Legacy {
+		return p.Kind + " legacy"
+	}
+	return p.Kind
 }
 
 // shared is what sessions with that profile have in common.
@@ -132,18 +153,26 @@ type Manager struct {
 	// Guarded by pool.mu.
 	closed bool
 	seats  map[string]*seat
-	holds  map[lineKey]hold
+	holds  map[holdKey]hold
 	ending []*line // perhaps not yet gone, which Close waits for
 
 	subscribed map[subscription]Profile
 	levels     map[logLevel]string
 }
 
-// hold is how many open sessions are entitled to a line.
+// hold is an open session, or several that are one to servers.
 type hold struct {
 	count   int
 	profile Profile
 }
+
+// holdKey tells apart those that may need different connections.
+type holdKey struct {
+	profile, roots, session string
+	legacy                  bool
+}
+
+func (p Profile) holdKey() holdKey { return holdKey{p.Key, p.Roots, p.Session, p.Legacy} }
 
 // NewManager returns a Manager without servers. Close it.
 func NewManager(o Options) *Manager { return newManagerIn(newPool(o), o) }
@@ -167,7 +196,7 @@ func (m *Manager) Guard() *proc.Guard { return m.pool.guard }
 func newManagerIn(p *pool, o Options) *Manager {
 	m := &Manager{
 		opts: o, pool: p, resolver: o.Resolver, ownKey: "own " + string(o.Capabilities),
-		seats: map[string]*seat{}, holds: map[lineKey]hold{},
+		seats: map[string]*seat{}, holds: map[holdKey]hold{},
 		subscribed: map[subscription]Profile{}, levels: map[logLevel]string{},
 	}
 	if m.resolver == nil {
@@ -235,16 +264,31 @@ func (m *Manager) Server(name string, p Profile) (*Server, bool) {
 func (m *Manager) Hold(p Profile) {
 	m.pool.mu.Lock()
 	defer m.pool.unlock()
-	p = m.declared(p)
-	shared := lineKey{profile: p.Key}
-	for _, key := range []lineKey{shared, {shared.profile, p.Session}} {
-		m.holds[key] = hold{m.holds[key].count + 1, p}
-	}
-	if m.holds[shared].count == 1 {
+	if m.hold(p) {
 		for _, s := range m.seats {
-			s.up.prefer(shared, p)
+			s.up.prefer(m.declared(p))
 		}
 	}
+}
+
+// hold reports whether no session was like that before.
+func (m *Manager) hold(p Profile) (first bool) {
+	p = m.declared(p)
+	h := m.holds[p.holdKey()]
+	m.holds[p.holdKey()] = hold{h.count + 1, p}
+	return h.count == 0
+}
+
+// letGo reports whether no session is like that any more.
+func (m *Manager) letGo(p Profile) (last bool) {
+	p = m.declared(p)
+	h := m.holds[p.holdKey()]
+	if h.count--; h.count > 0 {
+		m.holds[p.holdKey()] = h
+		return false
+	}
+	delete(m.holds, p.holdKey())
+	return true
 }
 
 // Notify sends a notification to all servers that are connected with a profile.
@@ -252,16 +296,12 @@ func (m *Manager) Notify(ctx context.Context, p Profile, method string, params j
 	m.pool.mu.Lock()
 	var to []*line
 	for _, s := range m.seats {
-		if l := s.up.lines[s.up.keyFor(m, p)]; l != nil {
+		if l := s.up.lines[s.up.keyOf(m.declared(p))]; l != nil {
 			to = append(to, l)
 		}
 	}
 	m.pool.mu.Unlock()
-	for _, l := range to {
-		if err := l.notify(ctx, method, params); err != nil {
-			l.log.Info("notification", "method", method, "error", err)
-		}
-	}
+	notifyAll(ctx, to, method, params)
 }
 
 // Release says that the session is closed. Connections that it had for itself
@@ -270,57 +310,69 @@ func (m *Manager) Notify(ctx context.Context, p Profile, method string, params j
 func (m *Manager) Release(p Profile) {
 	m.pool.mu.Lock()
 	defer m.pool.unlock()
-	p = m.declared(p)
-	shared := lineKey{profile: p.Key}
-	for _, key := range []lineKey{shared, {shared.profile, p.Session}} {
-		h := m.holds[key]
-		if h.count--; h.count > 0 {
-			m.holds[key] = h
-		} else {
-			delete(m.holds, key)
-		}
+	if !m.letGo(p) {
+		return
 	}
+	p = m.declared(p)
 	m.handOn(p)
-	if m.holds[shared].count == 0 {
+	if !m.declares(p.Key) {
 		maps.DeleteFunc(m.levels, func(of logLevel, _ string) bool { return of.profile == p.Key })
 	}
-	if m.holds[shared].count == 0 || m.pool.solo[p.Session] > 0 {
-		for _, s := range m.seats {
-			s.up.prune(true)
-		}
+	for _, s := range m.seats {
+		s.up.prune(true)
 	}
 }
 
-// Alone reports whether no other session, of any Manager, declares what one with
-// that profile does.
-func (m *Manager) Alone(p Profile) bool {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	sessions, key := 0, lineKey{profile: m.declared(p).Key}
-	for other := range m.pool.managers {
-		sessions += other.holds[key].count
-	}
-	return sessions <= 1
-}
-
-// Knows reports whether a profile with that key counts for anything: a session, of
-// any Manager, has it, or a connection was made for one that had.
-func (m *Manager) Knows(key string) bool {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	for other := range m.pool.managers {
-		if other.holds[lineKey{profile: key}].count > 0 {
+// declares reports whether there are sessions with profiles of that key.
+func (m *Manager) declares(key string) bool {
+	for of := range m.holds {
+		if of.profile == key {
 			return true
 		}
 	}
-	for _, up := range m.pool.upstreams {
-		for line := range up.lines {
-			if line.profile == key {
-				return true
-			}
+	return false
+}
+
+// Move is Release for a session that has another profile now, which is held. A
+// connection that only this session used, and that would be another in the roots
+// alone, stays with it: call tell to have its server told that they have changed.
+func (m *Manager) Move(was, is Profile) (tell func(context.Context)) {
+	kept := m.move(m.declared(was), m.declared(is))
+	return func(ctx context.Context) { notifyAll(ctx, kept, "notifications/roots/list_changed", nil) }
+}
+
+func notifyAll(ctx context.Context, lines []*line, method string, params json.RawMessage) {
+	for _, l := range lines {
+		if err := l.notify(ctx, method, params); err != nil {
+			l.log.Info("notification", "method", method, "error", err)
 		}
 	}
-	return false
+}
+
+func (m *Manager) move(was, is Profile) (kept []*line) {
+	m.pool.mu.Lock()
+	defer m.pool.unlock()
+	last := m.letGo(was)
+	if last {
+		m.handOn(was)
+	}
+	for _, s := range m.seats {
+		if l := s.up.hand(was, is); l != nil {
+			kept = append(kept, l)
+		}
+		if last {
+			s.up.prune(true)
+		}
+	}
+	return kept
+}
+
+// AsksForRoots reports whether a server is known to ask its clients for roots.
+func (m *Manager) AsksForRoots(name string) bool {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	s := m.seats[name]
+	return s != nil && s.up.asksRoots
 }
 
 // declared is a profile with a key, and capabilities that go with it.
@@ -345,11 +397,11 @@ func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error)
 		return s.up.standing, beside, nil
 	}
 	p = m.declared(p)
-	key := s.up.keyOf(p)
-	if m.holds[key].count == 0 {
+	if m.holds[p.holdKey()].count == 0 {
 		return nil, false, &failure{kind: KindDenied, err: ErrReleased}
 	}
-	return s.up.lineFor(key, p), beside, nil
+	l, err = s.up.lineFor(s.up.keyOf(p), p)
+	return l, beside, err
 }
 
 // dropAdditional ends the connections of a server that do not stand for it, until
@@ -363,7 +415,7 @@ func (m *Manager) dropAdditional(name string) {
 	}
 	for _, l := range s.up.lines {
 		if l != s.up.standing {
-			l.restart()
+			l.rest()
 		}
 	}
 }

@@ -33,7 +33,6 @@ type pool struct {
 	managers  map[*Manager]bool // that are open
 	upstreams map[upstreamKey]*upstream
 	split     map[upstreamKey]string // those that turned out not to be fit for sharing, and why
-	solo      map[string]int         // lines that a session has for itself, by session
 	news      map[*Manager]bool      // that are to be told of a change
 }
 
@@ -43,7 +42,6 @@ func newPool(o Options) *pool {
 		managers:  map[*Manager]bool{},
 		upstreams: map[upstreamKey]*upstream{},
 		split:     map[upstreamKey]string{},
-		solo:      map[string]int{},
 		news:      map[*Manager]bool{},
 	}
 	if p.log == nil {
@@ -99,6 +97,12 @@ type upstream struct {
 	lines    map[lineKey]*line
 	standing *line
 	ending   []*line // retired, and perhaps not yet gone
+
+	// What is known of the server that decides who can share a connection.
+	asksRoots bool            // it asks its clients for their roots
+	oneEra    bool            // it serves only one
+	kinds     map[string]bool // of sessions for which its catalog is saved
+	solo      map[string]bool // brief sessions that have a line of their own, of all that should have one
 }
 
 // seat is a Manager's claim to an upstream.
@@ -112,6 +116,8 @@ type seat struct {
 // lineKey tells the lines of an upstream apart.
 type lineKey struct {
 	profile string // what is declared to the server
+	legacy  bool   // the legacy era is preferred
+	roots   string // of the sessions that use it
 	session string // that has it for itself; empty if sessions share it
 }
 
@@ -217,42 +223,114 @@ func (up *upstream) adopt() {
 // the server.
 func (s *seat) present(p Profile) *line {
 	if p.Session != "" {
-		if l := s.up.lines[s.up.keyFor(s.manager, p)]; l != nil {
+		if l := s.up.lines[s.up.keyOf(s.manager.declared(p))]; l != nil {
 			return l
 		}
 	}
 	return s.up.standing
 }
 
-// unshared reports whether each session has a line of its own.
+// unshared reports whether each session is wanted to have a line of its own.
 func (up *upstream) unshared() bool {
-	return up.pool.split[up.key] != "" || slices.ContainsFunc(up.seats, func(s *seat) bool { return s.target.Unshared })
+	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.target.Unshared })
 }
 
-// keyFor returns the key of the line that a profile gets.
-func (up *upstream) keyFor(m *Manager, p Profile) lineKey {
-	return up.keyOf(m.declared(p))
+// apart reports whether a session with that profile has a line of its own. If the
+// server turned out not to be fit for sharing that is because nobody can tell
+// whom it asks, so it concerns only those who can be asked, and of those that
+// come and go only so many.
+func (up *upstream) apart(p Profile) bool {
+	return up.unshared() || up.askedApart(p) && (!p.Brief || up.solo[p.Session])
 }
 
-// keyOf is keyFor a profile with a key.
+// askedApart reports whether a session should have a line of its own because it
+// can be asked something.
+func (up *upstream) askedApart(p Profile) bool { return p.Askable && up.pool.split[up.key] != "" }
+
+// keyOf returns the key of the line that a profile with a key gets.
 func (up *upstream) keyOf(p Profile) lineKey {
-	if up.unshared() {
-		return lineKey{p.Key, p.Session}
+	key := lineKey{profile: p.Key, legacy: p.Legacy && !up.oneEra}
+	if up.asksRoots {
+		key.roots = p.Roots
 	}
-	return lineKey{profile: p.Key}
+	if up.apart(p) {
+		key.session = p.Session
+	}
+	return key
+}
+
+// sessions returns how many open sessions use the line of a key, and one of their
+// profiles.
+func (up *upstream) sessions(key lineKey) (n int, p Profile) {
+	for _, s := range up.seats {
+		for _, h := range s.manager.holds {
+			if up.keyOf(h.profile) == key {
+				n, p = n+h.count, h.profile
+			}
+		}
+	}
+	return n, p
 }
 
 // held reports whether a session that is open is entitled to a line.
 func (up *upstream) held(l *line) bool {
-	if (l.key.session == "") == up.unshared() {
-		return false
-	}
-	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.manager.holds[l.key].count > 0 })
+	n, _ := up.sessions(l.key)
+	return n > 0
 }
 
-// holds reports whether sessions that are open declare what a profile does.
-func (up *upstream) holds(p Profile) bool {
-	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.manager.holds[lineKey{profile: p.Key}].count > 0 })
+// learn takes note of something about the server that decides who can share a
+// connection, and has the lines be those of whom they are for now.
+func (up *upstream) learn(note func()) {
+	up.pool.mu.Lock()
+	defer up.pool.unlock()
+	if len(up.seats) == 0 {
+		return
+	}
+	note()
+	was := up.lines
+	up.lines = map[lineKey]*line{}
+	place := func(l *line) {
+		p := l.profile
+		p.Session = l.key.session
+		key := up.keyOf(p)
+		key.session = l.key.session
+		if up.lines[key] != nil { // it has become the same as another
+			up.dismiss(l, true)
+			return
+		}
+		l.key = key
+		up.lines[key] = l
+	}
+	place(up.standing)
+	for _, l := range was {
+		if l != up.standing {
+			place(l)
+		}
+	}
+	up.prune(true)
+	for _, s := range up.seats {
+		up.pool.news[s.manager] = true
+	}
+}
+
+// hand has a line go with the only session that uses it, whose profile has
+// changed in the roots. It returns nil if there is no such line.
+func (up *upstream) hand(was, is Profile) *line {
+	from, to := up.keyOf(was), up.keyOf(is)
+	l := up.lines[from]
+	if l == nil || from.profile != to.profile || from.legacy != to.legacy {
+		return nil
+	}
+	if from == to {
+		return l
+	}
+	if n, _ := up.sessions(from); n > 0 || up.lines[to] != nil {
+		return nil
+	}
+	delete(up.lines, from)
+	l.key, l.profile.Roots = to, is.Roots
+	up.lines[to] = l
+	return l
 }
 
 // favourite is the profile that most sessions have, the host's own if there are
@@ -263,15 +341,34 @@ func (up *upstream) favourite() Profile {
 	if up.unshared() {
 		return best
 	}
-	most, bestKey := 0, ""
+	sessions := map[lineKey]hold{}
 	for _, s := range up.seats {
-		for key, h := range s.manager.holds {
-			if key.session == "" && cmp.Or(cmp.Compare(h.count, most), cmp.Compare(bestKey, key.profile)) > 0 {
-				most, bestKey, best = h.count, key.profile, h.profile.shared()
+		for _, h := range s.manager.holds {
+			if !up.apart(h.profile) {
+				key := up.keyOf(h.profile)
+				sessions[key] = hold{sessions[key].count + h.count, h.profile.shared()}
 			}
 		}
 	}
+	most, bestKey := 0, lineKey{}
+	for key, h := range sessions {
+		if cmp.Or(cmp.Compare(h.count, most), bestKey.compare(key)) > 0 {
+			most, bestKey, best = h.count, key, h.profile
+		}
+	}
 	return best
+}
+
+// compare gives keys an order, so that what is decided does not depend on that of
+// a map.
+func (k lineKey) compare(other lineKey) int {
+	era := func(legacy bool) int {
+		if legacy {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(k.profile, other.profile), cmp.Compare(era(k.legacy), era(other.legacy)), cmp.Compare(k.roots, other.roots))
 }
 
 // open adds a line, in the place of an earlier one that stood for the server if
@@ -279,9 +376,6 @@ func (up *upstream) favourite() Profile {
 func (up *upstream) open(p Profile, before *line) *line {
 	l := newLine(up, p, before)
 	up.lines[l.key] = l
-	if p.Session != "" {
-		up.pool.solo[p.Session]++
-	}
 	return l
 }
 
@@ -294,26 +388,79 @@ func (up *upstream) begin(l *line) {
 	up.pool.running.Go(l.run)
 }
 
+// What one server is connected how often, for sessions that cannot share a
+// connection.
+const (
+	maxBrief = 8   // for clients without a session, of which anybody can make up any number
+	maxLines = 256 // in all
+)
+
 // lineFor returns the line for a session: the one that declares what it does, if
 // there is one. Otherwise it takes the place of the one that stands for the
 // server, unless other sessions need that.
-func (up *upstream) lineFor(key lineKey, p Profile) *line {
-	l := up.lines[key]
-	if l == up.standing {
-		return l
+func (up *upstream) lineFor(key lineKey, p Profile) (*line, error) {
+	if p.Brief && !up.unshared() && up.askedApart(p) && !up.solo[p.Session] && up.roomForOne() {
+		if up.solo == nil {
+			up.solo = map[string]bool{}
+		}
+		up.solo[p.Session] = true
+		key = up.keyOf(p)
+	}
+	if l := up.lines[key]; l != nil {
+		return l, nil
 	}
 	p.Session = key.session
 	if !up.held(up.standing) {
-		up.takeOver(l, p, true)
-		return up.standing
+		up.takeOver(nil, p, true)
+		return up.standing, nil
 	}
-	if l == nil {
-		l = up.open(p, nil)
-		l.shelf.inherit(&up.standing.shelf)
-		l.extra, l.dormant, l.unlisted = true, true, false
-		up.begin(l)
+	if err := up.makeRoom(p); err != nil {
+		return nil, err
 	}
-	return l
+	l := up.open(p, nil)
+	l.shelf.inherit(&up.standing.shelf)
+	l.extra = true
+	up.begin(l)
+	return l, nil
+}
+
+// makeRoom ends what nobody uses, if there are too many lines for another one.
+func (up *upstream) makeRoom(p Profile) error {
+	if p.Brief && p.Session == "" && !up.room(func(l *line) bool { return l.profile.Brief && l.key.session == "" }, maxBrief) ||
+		!up.room(func(*line) bool { return true }, maxLines) {
+		return &failure{kind: KindServer, err: errCrowded}
+	}
+	return nil
+}
+
+// roomForOne reports whether another session that comes and goes may have a line
+// of its own. Those that may not share one, on which nobody can tell whom the
+// server asks.
+func (up *upstream) roomForOne() bool {
+	return up.room(func(l *line) bool { return up.solo[l.key.session] }, maxBrief)
+}
+
+// room reports whether there are fewer lines of some kind than most, if need be
+// after it has ended the oldest of those that nobody uses and any client can have
+// again.
+func (up *upstream) room(of func(*line) bool, most int) bool {
+	var all []*line
+	for _, l := range up.lines {
+		if of(l) {
+			all = append(all, l)
+		}
+	}
+	if len(all) < most {
+		return true
+	}
+	slices.SortFunc(all, func(a, b *line) int { return a.opened.Compare(b.opened) })
+	for _, l := range all {
+		if l != up.standing && l.profile.Brief && l.unused() {
+			up.dismiss(l, true)
+			return true
+		}
+	}
+	return false
 }
 
 // takeOver has a line stand for the server in the place of the present one. If
@@ -335,6 +482,16 @@ func (up *upstream) takeOver(l *line, p Profile, gently bool) {
 	up.begin(up.standing)
 }
 
+// review has a line that was just connected stand for the server, if no session
+// uses the one that does.
+func (up *upstream) review() {
+	up.pool.mu.Lock()
+	defer up.pool.unlock()
+	if len(up.seats) > 0 && !up.held(up.standing) {
+		up.prune(true)
+	}
+}
+
 // dismiss retires a line that has no place any more.
 func (up *upstream) dismiss(l *line, gently bool) {
 	up.close(l, errTakenOver, gently)
@@ -343,19 +500,18 @@ func (up *upstream) dismiss(l *line, gently bool) {
 
 // close takes a line out and retires it.
 func (up *upstream) close(l *line, why error, gently bool) {
-	delete(up.lines, l.key)
-	if session := l.key.session; session != "" {
-		if up.pool.solo[session]--; up.pool.solo[session] == 0 {
-			delete(up.pool.solo, session)
-		}
+	if up.lines[l.key] == l {
+		delete(up.lines, l.key)
+		delete(up.solo, l.key.session)
 	}
 	l.retire(why, gently)
 }
 
 // prefer has a server that was never connected, or is not at the moment, be
 // connected for sessions of which the first has just been opened.
-func (up *upstream) prefer(key lineKey, p Profile) {
-	if key == up.standing.key || up.unshared() || up.held(up.standing) || !up.standing.resting() {
+func (up *upstream) prefer(p Profile) {
+	key := up.keyOf(p)
+	if key == up.standing.key || up.apart(p) || !up.standing.resting() || up.held(up.standing) {
 		return
 	}
 	up.takeOver(up.lines[key], p.shared(), true)
@@ -373,8 +529,9 @@ func (up *upstream) prune(gently bool) (ended []*line) {
 			}
 		}
 		p := up.favourite()
-		if up.standing == old && (old.key.session != "" || old.key.profile != p.Key && up.holds(p) && old.resting()) {
-			up.takeOver(up.lines[lineKey{profile: p.Key}], p, gently)
+		key := up.keyOf(p)
+		if n, _ := up.sessions(key); up.standing == old && (old.key.session != "" || old.key != key && n > 0 && old.resting()) {
+			up.takeOver(up.lines[key], p, gently)
 		}
 		if up.standing != old {
 			ended = append(ended, old)
@@ -433,12 +590,28 @@ func (s *Shared) Serves(owner any, p Profile) bool {
 	up.pool.mu.Lock()
 	defer up.pool.mu.Unlock()
 	return slices.ContainsFunc(up.seats, func(seat *seat) bool {
-		return seat.manager.opts.Owner == owner && up.keyFor(seat.manager, p) == s.line.key
+		return seat.manager.opts.Owner == owner && up.keyOf(seat.manager.declared(p)) == s.line.key
 	})
 }
 
-// Split has each session have a connection of its own from now on, as long as
-// this process lives: the server cannot be shared.
+// AsksForRoots takes note that the server asks for roots, and was told those of
+// sessions with that profile: from now on those with other roots do not share the
+// connection.
+func (s *Shared) AsksForRoots(p Profile) {
+	up, l := s.line.up, s.line
+	up.pool.mu.Lock()
+	known := up.asksRoots && l.key.roots == p.Roots
+	up.pool.mu.Unlock()
+	if known {
+		return
+	}
+	up.learn(func() { up.asksRoots, l.profile.Roots = true, p.Roots })
+	l.shelf.note(func(k *knowledge) { k.AsksRoots = true })
+}
+
+// Split has each session whose user can be asked something have a connection of
+// its own from now on, as long as this process lives: nobody can tell whom the
+// server asks.
 func (s *Shared) Split(why string) {
 	up := s.line.up
 	p := up.pool

@@ -24,7 +24,7 @@ func held(t *testing.T, m *Manager, p Profile) *Server {
 }
 
 func rich(session string) Profile {
-	return Profile{Key: "rich", Capabilities: []byte(`{"sampling":{}}`), Session: session}
+	return Profile{Key: "rich", Kind: "rich", Capabilities: []byte(`{"sampling":{}}`), Session: session}
 }
 
 func plain(session string) Profile { return Profile{Session: session} }
@@ -187,8 +187,10 @@ func TestUnshared(t *testing.T) {
 		wantState(t, s, config.Pending, "")
 		m.pool.mu.Lock()
 		defer m.pool.mu.Unlock()
-		if n := len(m.pool.solo); n != 0 {
-			t.Errorf("%d lines of sessions that are gone", n)
+		for _, up := range m.pool.upstreams {
+			if len(up.lines) != 1 {
+				t.Errorf("%d lines, of sessions that are gone", len(up.lines))
+			}
 		}
 	})
 }
@@ -267,9 +269,6 @@ func TestSessionDeclaresSomethingElse(t *testing.T) {
 		r, _ := m.Server("srv", rich("1"))
 		if err := r.Subscribe(t.Context(), "x:y"); err != nil || f.started() != 1 {
 			t.Errorf("%v, %d starts", err, f.started())
-		}
-		if !m.Alone(rich("1")) {
-			t.Error("the only session is not alone")
 		}
 		move(rich("1"), other)
 		o, _ := m.Server("srv", other)
@@ -359,8 +358,8 @@ func TestManyHands(t *testing.T) {
 	p := first.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.upstreams)+len(p.solo)+len(p.managers) != 0 {
-		t.Errorf("left over: %v, %v, %v", p.upstreams, p.solo, p.managers)
+	if len(p.upstreams)+len(p.managers) != 0 {
+		t.Errorf("left over: %v, %v", p.upstreams, p.managers)
 	}
 }
 

@@ -102,6 +102,14 @@ func (s *Server) Wait(ctx context.Context) error {
 	return s.on(ctx, func(ctx context.Context, l *line) error { return l.wait(ctx) })
 }
 
+// Open makes sure that there is a connection for sessions with the profile, or
+// soon will be, and reports whether it is known what the server offers to them. It
+// does not wait.
+func (s *Server) Open() (known bool) {
+	l, _, err := s.manager.line(s.name, s.profile)
+	return err == nil && l.isKnown()
+}
+
 // Reconnect drops the connection, if there is one, forgets earlier failures and
 // connects anew. It returns when that has succeeded or failed. The host does so
 // for all sessions: their own connections are made anew when they are needed.

@@ -117,6 +117,9 @@ func (p *process) explain(err error) error {
 	return &f
 }
 
+// errEnded says that a child has ended by itself.
+var errEnded = errors.New("the server exited")
+
 // exit says how the child ended, if it has.
 func (p *process) exit() error {
 	timer := time.NewTimer(exitPatience)
@@ -124,9 +127,9 @@ func (p *process) exit() error {
 	select {
 	case <-p.child.Done():
 		if err := p.child.Err(); err != nil {
-			return fmt.Errorf("the server exited: %w", err)
+			return fmt.Errorf("%w: %w", errEnded, err)
 		}
-		return errors.New("the server exited")
+		return errEnded
 	case <-timer.C:
 		return errors.New("the server closed its output")
 	}

@@ -87,7 +87,7 @@ func (m *Manager) unsubscribe(sub subscription) *line {
 // count for the other that it has.
 func (m *Manager) handOn(was Profile) {
 	for sub, p := range m.subscribed {
-		if sub.session != was.Session || m.declared(p).Key != was.Key || m.holds[lineKey{was.Key, was.Session}].count > 0 {
+		if sub.session != was.Session || m.declared(p).holdKey() != was.holdKey() || m.holds[was.holdKey()].count > 0 {
 			continue
 		}
 		for key, h := range m.holds {
@@ -105,7 +105,7 @@ func (up *upstream) subscriptions(l *line) []string {
 		for sub, p := range s.manager.subscribed {
 			serves := l == up.standing
 			if sub.session != "" {
-				serves = up.keyFor(s.manager, p) == l.key
+				serves = up.keyOf(s.manager.declared(p)) == l.key
 			}
 			if serves && sub.server == s.name {
 				uris[sub.uri] = true
@@ -128,8 +128,8 @@ func (m *Manager) SetLevel(ctx context.Context, p Profile, name, level string) {
 	declared := m.declared(p).Key
 	m.levels[logLevel{name, declared}] = level
 	for _, s := range m.seats {
-		for key, l := range s.up.lines {
-			if key.profile == declared && (s.name == name || name == "") {
+		for _, l := range s.up.lines {
+			if l.profile.Key == declared && (s.name == name || name == "") {
 				level := s.up.level(l)
 				wg.Go(func() { l.setLevel(ctx, level) })
 			}
@@ -146,7 +146,7 @@ func (up *upstream) level(l *line) string {
 	least := len(all)
 	for _, s := range up.seats {
 		m := s.manager
-		asked := cmp.Or(m.levels[logLevel{s.name, l.key.profile}], m.levels[logLevel{"", l.key.profile}])
+		asked := cmp.Or(m.levels[logLevel{s.name, l.profile.Key}], m.levels[logLevel{"", l.profile.Key}])
 		if rank := slices.Index(all, asked); rank >= 0 {
 			least = min(least, rank)
 		}

@@ -104,6 +104,12 @@ func (c *client) abilities(sess *wire.Session) *patchbay.Client {
 		Capabilities: declared(sess),
 		AskedInCalls: sess.Era == wire.Modern,
 		OneProgram:   sess.OneProgram(),
+
+		// Requests with one principal that say the same of their client are most
+		// likely one program's: to make several at a time is normal.
+		LikelyOneProgram: !c.ep.gateway.host.Settings().Gateway.ManyUsers,
+
+		PreferLegacy: sess.Era == wire.Legacy && (sess.Supports("elicitation") || sess.Supports("sampling") || sess.Supports("roots")),
 		Progress:     c.progress,
 		Log:          c.logged,
 		Notified:     c.notified,

@@ -103,28 +103,21 @@ func (ep *endpoint) describe(ctx context.Context, sess *wire.Session) (*wire.Des
 	return d, nil
 }
 
-// describeSingle presents the one server. One that nobody has seen yet is
-// connected first; of others the last that is known is told.
+// describeSingle presents the one server, as it presents itself to clients like
+// this one.
 func (c *client) describeSingle(ctx context.Context) (*wire.Description, error) {
-	ep, h := c.ep, c.ep.gateway.host
-	st, err := h.Server(ep.single)
-	if err == nil && st.ServerInfo == nil {
-		if err = h.Connect(ctx, ep.single); err == nil {
-			st, err = h.Server(ep.single)
-		}
-	}
+	info, capabilities, err := c.session.Describe(ctx, c.ep.single)
 	if err != nil {
 		return nil, wire.Errorf(wire.CodeInternal, "%s", patchbay.ErrorText(err))
 	}
-	info := st.ServerInfo
 	if info == nil { // a modern server need not say
-		info, _ = json.Marshal(map[string]string{"name": st.Name, "version": ""}) // strings always marshal
+		info, _ = json.Marshal(map[string]string{"name": c.ep.single, "version": ""}) // strings always marshal
 	}
 	instructions := ""
 	for _, is := range c.session.Instructions() {
 		instructions = is.Text // it has no other server
 	}
-	return wire.NewDescription(info, st.Capabilities, instructions)
+	return wire.NewDescription(info, capabilities, instructions)
 }
 
 // servers are those of an endpoint of several, nil if it has all there are. A

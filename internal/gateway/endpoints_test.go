@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -307,17 +308,33 @@ func TestPeopleShareNothing(t *testing.T) {
 // Clients with the same roots share a process, those with others do not, and
 // a server hears when they change.
 func TestRootsDecideWhoShares(t *testing.T) {
-	w := newWorld(t, nil, map[string]config.Server{"srv": scripted(t)}, nil)
-	agents := make([]*agent, 3)
-	pids := make([]string, 3)
-	for i := range agents {
-		agents[i] = w.connect(t, "http", wire.Version20251125, "", `{"roots":{"listChanged":true}}`)
-		agents[i].roots = fmt.Sprintf(`{"roots":[{"uri":"file:///%d"}]}`, i/2)
-		pids[i] = agents[i].call(t, "srv__pid", `{}`)
+	u := &counted{upstream: newUpstream(t, "srv", wire.Version20251125)}
+	w := newWorld(t, map[string]patchbay.LocalServer{"srv": u}, nil, nil)
+	var starts [3]int32
+	for i := range starts {
+		a := w.connect(t, "http", wire.Version20251125, "", `{"roots":{"listChanged":true}}`)
+		a.roots = fmt.Sprintf(`{"roots":[{"uri":"file:///%d"}]}`, i/2)
+		if got := a.call(t, "srv__roots", `{}`); !strings.Contains(got, a.roots) {
+			t.Errorf("got %s", got)
+		}
+		starts[i] = u.starts.Load()
 	}
-	if pids[0] != pids[1] || pids[0] == pids[2] {
-		t.Errorf("processes %v", pids)
+	if starts[0] != starts[1] || starts[2] != starts[1]+1 {
+		t.Errorf("started %v times", starts)
 	}
+}
+
+// counted is a server of which it is known how often it was started.
+type counted struct {
+	*upstream
+	starts, running atomic.Int32
+}
+
+func (c *counted) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
+	c.starts.Add(1)
+	c.running.Add(1)
+	defer c.running.Add(-1)
+	return c.upstream.Serve(ctx, rw)
 }
 
 func TestRootsChange(t *testing.T) {
@@ -477,7 +494,8 @@ func TestRootsMoveWhatLasts(t *testing.T) {
 	if level := <-u.levels; level != "warning" {
 		t.Errorf("the level of the server is %q", level)
 	}
-	b.call(t, "up__echo", `{}`) // now two share the connection
+	b.call(t, "up__echo", `{}`)  // now two share the connection
+	a.call(t, "up__roots", `{}`) // and the server is known to ask for roots
 	if err := a.Subscribe(t.Context(), "up://own"); err != nil {
 		t.Fatal(err)
 	}

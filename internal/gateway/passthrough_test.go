@@ -192,9 +192,9 @@ func textOf(raw json.RawMessage) string {
 }
 
 // pairs runs a test for every pair of a client and a server: both eras on both
-// sides, over streams and over HTTP.
+// sides, and servers that have both, over streams and over HTTP.
 func pairs(t *testing.T, test func(t *testing.T, w *world, a *agent, u *upstream, prefix string)) {
-	for _, up := range []string{wire.Version20251125, wire.Version20260728} {
+	for up, versions := range map[string][]string{wire.Version20251125: {wire.Version20251125}, wire.Version20260728: {wire.Version20260728}, "any": nil} {
 		for _, upOver := range []string{"stdio", "http"} {
 			for _, down := range []string{wire.Version20251125, wire.Version20260728} {
 				for _, downOver := range []string{"stdio", "http"} {
@@ -202,8 +202,8 @@ func pairs(t *testing.T, test func(t *testing.T, w *world, a *agent, u *upstream
 						name := fmt.Sprintf("%s %s client, %s %s server, endpoint %q", down, downOver, up, upOver, endpoint)
 						t.Run(name, func(t *testing.T) {
 							t.Parallel()
-							u := newUpstream(t, "up", up)
-							other := newUpstream(t, "other", up)
+							u := newUpstream(t, "up", versions...)
+							other := newUpstream(t, "other", versions...)
 							local, servers := map[string]patchbay.LocalServer{"other": other}, map[string]config.Server{}
 							if upOver == "http" {
 								servers["up"] = config.Server{Type: config.HTTP, URL: u.url()}

@@ -126,6 +126,7 @@ func (p *Peer) register(k *call) {
 	p.lastID++
 	k.id = p.lastID
 	p.calls[k.id] = k
+	p.flood.called()
 }
 
 // recycle keeps the call for reuse. Nobody else refers to it any more.

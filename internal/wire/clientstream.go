@@ -343,7 +343,7 @@ func (h *HTTPClient) handleRequest(ctx context.Context, m Message, s *clientSess
 	ctx, cancel := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	_, again := h.requests[key]
-	refused := again || len(h.requests) >= maxServerRequests || !h.flood.allow()
+	refused := again || len(h.requests) >= maxServerRequests*(1+len(h.calls)) || !h.flood.allow(len(h.calls))
 	if !refused {
 		h.requests[key] = cancel
 	}

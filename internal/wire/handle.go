@@ -87,7 +87,7 @@ func (p *Peer) accept(m Message) (*incoming, *Error) {
 	case p.requests[key] != nil:
 		p.stats.Refused++
 		return nil, Errorf(CodeInvalidRequest, "a request with this id is already being handled")
-	case !p.flood.allow(), beside && p.beside >= p.opts.MaxBacklog, !beside && p.running >= p.opts.MaxHandlers && len(p.backlog) >= p.opts.MaxBacklog:
+	case !p.flood.allow(len(p.calls)), beside && p.beside >= p.opts.MaxBacklog, !beside && p.running >= p.opts.MaxHandlers && len(p.backlog) >= p.opts.MaxBacklog:
 		p.stats.Refused++
 		return nil, Errorf(CodeOverloaded, "overloaded: too many requests")
 	}
@@ -331,18 +331,24 @@ func MethodNotFound(method string) *Error {
 	return Errorf(CodeMethodNotFound, "method not found: %s", method)
 }
 
-// A limiter lets perSecond events through in a second, and that many at once.
+// A limiter lets perSecond requests of the other side through in a second, and
+// that many at once, and as many again for each call of ours that is under way:
+// those of many clients are asked more than those of one.
 type limiter struct {
 	perSecond int // 0 means no limit
 	left      float64
 	last      time.Time
 }
 
-func (l *limiter) allow() bool {
+// called takes note that a call begins.
+func (l *limiter) called() { l.left += float64(l.perSecond) }
+
+// allow reports whether a request may pass while some calls are under way.
+func (l *limiter) allow(calls int) bool {
 	if l.perSecond <= 0 {
 		return true
 	}
-	now, limit := time.Now(), float64(l.perSecond)
+	now, limit := time.Now(), float64(l.perSecond*(1+calls))
 	l.left = min(limit, l.left+now.Sub(l.last).Seconds()*limit)
 	l.last = now
 	if l.left < 1 {

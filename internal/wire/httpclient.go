@@ -62,7 +62,7 @@ func (o HTTPClientOptions) withDefaults() HTTPClientOptions {
 // What a server can make an HTTPClient do, and how long what is sent by the way
 // may take.
 const (
-	maxServerRequests       = 64 // being handled
+	maxServerRequests       = 64 // being handled, and as many again for each call under way
 	serverRequestsPerSecond = 50
 	maxBatch                = 1000 // messages
 	cancelTimeout           = 5 * time.Second
@@ -223,6 +223,7 @@ func (h *HTTPClient) begin(ctx context.Context, c Call, s *clientSession) (*http
 		return nil, notSent(ErrClosed)
 	}
 	h.calls[call.id] = call
+	h.flood.called()
 	call.unhook = context.AfterFunc(ctx, func() { call.cancel(context.Cause(ctx)) })
 	call.clock = newCallClock(&c, h.lastAsked, call.cancel)
 	return call, nil

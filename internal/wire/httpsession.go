@@ -83,14 +83,15 @@ func (s *httpSession) Write(ctx context.Context, m Message) error {
 		}
 		return nil // if nobody waits for it any more, that is all right
 	}
-	id, ok := requestOf(ctx)
-	if !ok {
+	var ex *exchange
+	if id, ok := requestOf(ctx); ok {
+		s.mu.Lock()
+		ex = s.exchanges[id.canonical()]
+		s.mu.Unlock()
+	} else if ex = s.carrier(m); ex == nil {
 		defer s.recount()
 		return s.standalone.push(ctx, m, false)
 	}
-	s.mu.Lock()
-	ex := s.exchanges[id.canonical()]
-	s.mu.Unlock()
 	switch {
 	case ex == nil:
 		return errGone
@@ -102,6 +103,24 @@ func (s *httpSession) Write(ctx context.Context, m Message) error {
 	default:
 		return nil // it cannot be told either, but that is borne
 	}
+}
+
+// carrier is the response on which a question goes out that belongs to no request
+// in particular: nil if the client listens for such, or has no request under way
+// that could carry it. It waits for the oldest of its requests the longest.
+func (s *httpSession) carrier(m Message) *exchange {
+	if m.Kind() != KindRequest || s.standalone.isRead() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var oldest *exchange
+	for _, ex := range s.exchanges {
+		if !ex.jsonOnly && (oldest == nil || ex.number < oldest.number) {
+			oldest = ex
+		}
+	}
+	return oldest
 }
 
 // Close implements Conn.

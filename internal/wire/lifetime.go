@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,15 +14,26 @@ type life struct {
 	end  context.CancelCauseFunc
 	over chan struct{} // closed when everything has ended
 
+	ready   chan struct{} // closed when a legacy client has shown that it is initialized
+	isReady atomic.Bool
+
 	mu         sync.Mutex
 	subscribed []string // resource URIs, legacy era
+}
+
+// begin takes note that the client speaks on after its initialize: from now on it
+// can be asked something.
+func (l *life) begin() {
+	if !l.isReady.Load() && l.isReady.CompareAndSwap(false, true) {
+		close(l.ready)
+	}
 }
 
 // openSession makes a session known that will end one day: with Close, or with
 // the server. cleanUp then ends what belongs to it. It reports false if the
 // server takes no more sessions.
 func (s *Server) openSession(sess *Session, cleanUp func()) bool {
-	l := &life{over: make(chan struct{})}
+	l := &life{over: make(chan struct{}), ready: make(chan struct{})}
 	l.ctx, l.end = context.WithCancelCause(s.ctx)
 	sess.server, sess.life = s, l
 	s.mu.Lock()

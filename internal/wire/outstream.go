@@ -66,6 +66,13 @@ func (r reader) wake() {
 	}
 }
 
+// isRead reports whether there is a reader.
+func (st *outStream) isRead() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.reader != nil
+}
+
 // push adds a message. If the reader is behind by more than maxUnsent, push
 // waits for it when wait is true, and otherwise gives the stream up.
 func (st *outStream) push(ctx context.Context, m Message, wait bool) error {

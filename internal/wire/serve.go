@@ -361,12 +361,16 @@ func (c *client) HandleNotification(ctx context.Context, n *Notification) {
 		n.Session = c.modern
 		c.mu.Unlock()
 	}
+	if sess != nil {
+		sess.life.begin()
+	}
 	if n.Session != nil && n.Method != "notifications/initialized" {
 		c.server.opts.Handler.HandleNotification(ctx, n)
 	}
 }
 
 func (c *client) handleLegacy(ctx context.Context, r *Request, sess *Session) (json.RawMessage, error) {
+	sess.life.begin()
 	answer, done, refused := c.server.legacyGate(sess, r)
 	if refused != nil {
 		return nil, refused

@@ -60,6 +60,13 @@ func (s *Session) Call(ctx context.Context, c Call) (json.RawMessage, error) {
 	if err := s.mayAsk(c.Method, c.Params); err != nil {
 		return nil, err
 	}
+	select {
+	case <-s.life.ready: // before that a client expects the answer to initialize, and nothing else
+	case <-s.life.ctx.Done():
+		return nil, context.Cause(s.life.ctx)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	return s.out.Call(ctx, c)
 }
 
