@@ -5,12 +5,13 @@ PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 w
 SOAK        ?= 1m
 FUZZTIME    ?= 30s
 
-.PHONY: check lint race cross soak fuzz update conformance acceptance bench-gateway
+.PHONY: check lint race cross soak fuzz update conformance acceptance readers bench-gateway
 
 check: lint race cross ## everything CI runs beyond `go test ./...`
 	$(MAKE) soak SOAK=15s
 	$(MAKE) conformance
 	$(MAKE) acceptance
+	$(MAKE) readers
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w"; exit 1; }
@@ -41,3 +42,6 @@ bench-gateway: ## what a gateway costs, against a raw proxy and one of the SDK; 
 
 acceptance: ## real clients from npm use the gateway; needs Node
 	internal/mcptest/acceptance/run
+
+readers: ## servers in Node and Python do what was judged; needs node and python3
+	go test -count=1 -tags readers ./internal/mcptest/readers
