@@ -9,7 +9,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/cli"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	harden()
+	os.Exit(run())
+}
 
 func run() int {
 	ctx, stop := cli.Signals(context.Background())
