@@ -112,14 +112,14 @@ func (l *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"
 const takesBoth = "application/json, text/event-stream"
 
 // postCall sends the call of a client of a version; session is that of a legacy
-// one.
-func postCall(ctx context.Context, c *http.Client, endpoint, version, session, accept string, id int) (*http.Response, error) {
+// one, client the name of a modern one.
+func postCall(ctx context.Context, c *http.Client, endpoint, version, session, client, accept string, id int) (*http.Response, error) {
 	meta, tool := "", "crawl"
 	if endpoint == "/mcp" {
 		tool = "mcp__snail__crawl"
 	}
 	if version == wire.Version20260728 {
-		meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		meta = fmt.Sprintf(`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":%q,"version":"1"}}`, client)
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q%s}}`, id, tool, meta)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+endpoint, strings.NewReader(body))
@@ -167,7 +167,7 @@ func TestSlowCallShowsLife(t *testing.T) {
 					c := bubble(t, o, &snail{takes: takes, started: make(chan struct{}, 1)})
 					session := openSession(t, c, endpoint, version)
 					start := time.Now()
-					resp, err := postCall(t.Context(), c, endpoint, version, session, accept, 1)
+					resp, err := postCall(t.Context(), c, endpoint, version, session, "c", accept, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -198,17 +198,14 @@ func TestSlowCallShowsLife(t *testing.T) {
 }
 
 // Where calls have to wait, sessions take turns: one that sends hundreds delays the
-// call of another by one turn. What was cancelled frees its place at once, whether
-// the server hears of it or not.
+// call of another by one turn.
 func TestSessionsTakeTurns(t *testing.T) {
 	const takes = 10 * time.Second
 	o := patchbay.Options{Home: t.TempDir(), Dir: t.TempDir(), Environ: []string{}, Lazy: true}
 	synctest.Test(t, func(t *testing.T) {
 		c := bubble(t, o, &snail{takes: takes, started: make(chan struct{}, 1000)})
-		const version = wire.Version20250618
-		busy, other := openSession(t, c, "/mcp", version), openSession(t, c, "/mcp", version)
-		call := func(session string, id int) int {
-			resp, err := postCall(t.Context(), c, "/mcp", version, session, takesBoth, id)
+		call := func(client string, id int) int {
+			resp, err := postCall(t.Context(), c, "/mcp", wire.Version20260728, "", client, takesBoth, id)
 			if err != nil {
 				t.Error(err)
 				return 0
@@ -220,14 +217,14 @@ func TestSessionsTakeTurns(t *testing.T) {
 		var flood sync.WaitGroup
 		defer flood.Wait()
 		for i := range 320 { // as many as run and wait
-			flood.Go(func() { call(busy, i+1) })
+			flood.Go(func() { call("busy", i+1) })
 		}
 		synctest.Wait()
 		start := time.Now()
 		var calls sync.WaitGroup
 		for i := range 3 {
 			calls.Go(func() {
-				status := call(other, i+1)
+				status := call("other", i+1)
 				if took := time.Since(start); status != http.StatusOK || took > 2*takes {
 					t.Errorf("call %d: status %d after %v", i+1, status, took)
 				}
