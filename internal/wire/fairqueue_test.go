@@ -25,7 +25,6 @@ func TestSendersTakeTurns(t *testing.T) {
 		p := NewPeer(near, nil, &PeerOptions{MaxInFlight: 1, MaxQueued: 4})
 		defer p.Close()
 		var calls sync.WaitGroup
-		defer calls.Wait()
 		call := func(ctx context.Context, sender, method string) {
 			calls.Go(func() { _, _ = p.Call(ctx, Call{Method: method, Sender: sender}) })
 			synctest.Wait()
@@ -39,7 +38,7 @@ func TestSendersTakeTurns(t *testing.T) {
 		call(t.Context(), "a", "a4") // one too many
 		call(t.Context(), "d", "d1") // there is room for who has none
 		leave()
-		time.Sleep(time.Minute)
+		calls.Wait()
 		if want := []string{"a0", "a1", "b1", "d1", "a2", "a3"}; !slices.Equal(sent, want) {
 			t.Errorf("%q, want %q", sent, want)
 		}
