@@ -61,6 +61,7 @@ func TestFaultNoise(t *testing.T) {
 func TestFaultNoiseOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, other := onStream(t, nil, nil, nil)
+		fmt.Fprintln(other, `{"jsonrpc":"2.0","method":"notifications/hello"}`)
 		const lines = 10 * maxNoiseLines
 		for range lines {
 			time.Sleep(noiseWindow / (maxNoiseLines - 10))
@@ -80,7 +81,9 @@ func TestFaultNoisePaid(t *testing.T) {
 	for i := range 10 {
 		call := background(t.Context(), p, Call{Method: "m"})
 		sent.next()
-		io.WriteString(other, strings.Repeat("handling a request\n", maxNoiseLines))
+		if i > 0 {
+			io.WriteString(other, strings.Repeat("handling a request\n", maxNoiseLines))
+		}
 		fmt.Fprintf(other, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", i+1)
 		if o := <-call; o.err != nil {
 			t.Fatal(i, o.err)

@@ -415,20 +415,23 @@ func (c *StreamConn) awaitWritten() {
 
 // noise decides when a stream that carries garbage is to be given up: after more
 // than maxNoiseLines or maxNoiseBytes of it within noiseWindow and without a
-// message. Who speaks the protocol may print as well.
+// message. Who speaks the protocol may print as well; who never did is hardly a
+// server, and who waits for it is told so soon.
 type noise struct {
+	spoke        bool // there was a message
 	since        time.Time
 	lines, bytes int
 }
 
 const (
-	noiseWindow   = 10 * time.Second
-	maxNoiseLines = 1000
-	maxNoiseBytes = 1 << 20
+	noiseWindow      = 10 * time.Second
+	maxNoiseLines    = 1000
+	maxStrangerLines = 100 // of one that never sent a message
+	maxNoiseBytes    = 1 << 20
 )
 
 // paid takes note of a message.
-func (n *noise) paid() { n.lines, n.bytes = 0, 0 }
+func (n *noise) paid() { n.spoke, n.lines, n.bytes = true, 0, 0 }
 
 // skip counts garbage, of which so many bytes count, and returns it, or ErrNoise
 // if it is too much. An answer that cannot be read is not noise.
@@ -438,11 +441,15 @@ func (n *noise) skip(g *Garbage, bytes int) error {
 		return g
 	}
 	if now := time.Now(); now.Sub(n.since) > noiseWindow {
-		*n = noise{since: now}
+		*n = noise{spoke: n.spoke, since: now}
 	}
 	n.lines++
 	n.bytes += bytes
-	if n.lines > maxNoiseLines || n.bytes > maxNoiseBytes {
+	most := maxNoiseLines
+	if !n.spoke {
+		most = maxStrangerLines
+	}
+	if n.lines > most || n.bytes > maxNoiseBytes {
 		return fmt.Errorf("%w: %d bad lines, %d bytes within %v", ErrNoise, n.lines, n.bytes, noiseWindow)
 	}
 	return g

@@ -137,8 +137,10 @@ func TestStreamNoise(t *testing.T) {
 		noise string
 		ends  bool
 	}{
-		{"1000 lines", strings.Repeat("log\n", 1000), false},
-		{"1001 lines", strings.Repeat("log\n", 1001), true},
+		{"100 lines of a stranger", strings.Repeat("log\n", 100), false},
+		{"101 lines of a stranger", strings.Repeat("log\n", 101), true},
+		{"1000 lines", note("b") + "\n" + strings.Repeat("log\n", 1000), false},
+		{"1001 lines", note("b") + "\n" + strings.Repeat("log\n", 1001), true},
 		{"1 MiB", strings.Repeat("x", 1<<20) + "\n", false},
 		{"more than 1 MiB", strings.Repeat("x", 1<<20) + "\nx\n", true},
 	} {
