@@ -400,6 +400,7 @@ func (s *Session) request(ctx context.Context, server string, c wire.Call, accep
 		}
 		raw, err = sv.CallListed(ctx, c, accept)
 	}
+	f.given(err)
 	return raw, c.Repeats, callError(sv.Name(), err)
 }
 

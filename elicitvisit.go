@@ -117,8 +117,7 @@ func (v *visit) tell(ctx context.Context, ui *UI, n *wire.Notification) {
 	case v.shown == toUI && ui.ElicitComplete != nil:
 		ui.ElicitComplete(v.server, v.id)
 	case v.shown == toClient && v.session.opts.Client.Notified != nil && v.session.life.Err() == nil:
-		var to asked
-		to.flights, _ = v.session.inFlight(v.server)
+		to := asked{flights: v.session.flightsTo(v.server)}
 		v.session.opts.Client.Notified(to.values(ctx), v.server, n.Method, n.Params)
 	}
 }

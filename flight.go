@@ -2,8 +2,12 @@ package patchbay
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/conn"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -16,7 +20,8 @@ type flight struct {
 	method  string
 	ctx     context.Context // of the caller; its values say on whose behalf the request is made
 	number  uint64          // grows with each flight of the host
-	repeats wire.Repeats    // of the request, if nobody else counts them
+	over    atomic.Pointer[conn.Shared]
+	repeats wire.Repeats // of the request, if nobody else counts them
 
 	// Guarded by Session.mu.
 	down    chan struct{} // closed when it has landed; nil if nobody asked
@@ -119,13 +124,27 @@ func (f *flight) gone() <-chan struct{} {
 	return f.down
 }
 
-// inFlight returns the requests of the session that are under way to a server,
-// and those of them in which it does not wait for anything.
-func (s *Session) inFlight(server string) (all, free []*flight) {
+// SentOver implements conn.Tagged.
+func (f *flight) SentOver(c *conn.Shared) { f.over.Store(c) }
+
+// given takes note of a request that has ended with err. One that was given up
+// without an answer may still go on.
+func (f *flight) given(err error) {
+	if c := f.over.Load(); c != nil && err != nil {
+		_, answered := errors.AsType[*RPCError](err)
+		if _, silent := errors.AsType[*wire.TimeoutError](err); silent || f.ctx.Err() != nil && !answered {
+			c.Abandon(f.session.profile().Session)
+		}
+	}
+}
+
+// inFlight returns the requests of the session that are under way over a
+// connection, and those of them in which the server does not wait for anything.
+func (s *Session) inFlight(over *conn.Shared) (all, free []*flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.flights {
-		if f.server != server {
+		if f.over.Load() != over {
 			continue
 		}
 		all = append(all, f)
@@ -134,6 +153,19 @@ func (s *Session) inFlight(server string) (all, free []*flight) {
 		}
 	}
 	return all, free
+}
+
+// flightsTo returns the requests of the session that are under way to a server,
+// over whichever connection.
+func (s *Session) flightsTo(server string) (all []*flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.flights {
+		if f.server == server {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // asked is for what belongs to the flight.

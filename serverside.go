@@ -135,7 +135,7 @@ func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 	}
 	all := x.sessions()
 	if a, ok := only(all); ok {
-		return a, ""
+		return x.unlessAbandoned(r, a)
 	}
 	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
 	if parties := x.shared.Parties(); r.Method == "elicitation/create" && len(parties) == 1 && !slices.ContainsFunc(all, own) {
@@ -160,10 +160,24 @@ func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 		x.shared.Split(why)
 		return asked{}, why
 	case client != nil && (client.OneProgram || client.LikelyOneProgram && r.Method == "elicitation/create"):
+		if to, why = x.unlessAbandoned(r, busy[0]); to.host == nil {
+			return to, why
+		}
 		return together(busy)
 	default:
 		return asked{}, fmt.Sprintf("it sent %s while %d calls of %s were under way, which may be those of several programs, and nobody could tell which one it meant", r.Method, len(busy), first.opts.Name)
 	}
+}
+
+// unlessAbandoned is who a question is for, unless it may be one of a call that
+// another agent has given up: the server need not have heard of that.
+func (x serverSide) unlessAbandoned(r *wire.Request, a asked) (to asked, why string) {
+	if !x.shared.AbandonedByOthers(a.session.profile().Session) {
+		return a, ""
+	}
+	why = "it sent " + r.Method + " soon after another agent had given up a call, and nobody could tell which one it meant; now each agent that can be asked has a connection of its own"
+	x.shared.Split(why)
+	return asked{}, why
 }
 
 // together is for a question of which no more is known than the program whose
@@ -218,9 +232,8 @@ func (x serverSide) sessions() []asked {
 	for _, party := range x.shared.Parties() {
 		h := party.Owner.(*Host)
 		for _, s := range h.openSessions() {
-			if x.shared.Serves(h, s.profile()) {
-				a := asked{host: h, server: party.Server, session: s}
-				a.flights, a.free = s.inFlight(party.Server)
+			a := asked{host: h, server: party.Server, session: s}
+			if a.flights, a.free = s.inFlight(x.shared); !idle(a) || x.shared.Serves(h, s.profile()) {
 				all = append(all, a)
 			}
 		}

@@ -77,6 +77,9 @@ func (s *line) callOver(ctx context.Context, l *link, c wire.Call, accept func(*
 			return nil, refused, nil
 		}
 	}
+	if t, ok := c.Tag.(Tagged); ok {
+		t.SentOver(&s.shared)
+	}
 	result, err = l.client.Call(ctx, c)
 	return result, nil, err
 }

@@ -126,7 +126,7 @@ func (s *line) connect(ctx context.Context, m *Manager, t Target, l *link, trans
 		Logger:       s.log,
 	}
 	if s.pool.handler != nil {
-		options.Handler = s.pool.handler(&Shared{s})
+		options.Handler = s.pool.handler(&s.shared)
 	}
 	s.catalog() // it may know how the server wants to be spoken to
 	var err error

@@ -21,6 +21,7 @@ type line struct {
 	up      *upstream
 	key     lineKey // guarded by pool.mu
 	profile Profile // whose Roots are guarded by pool.mu, and do not count before the server asks for them
+	shared  Shared  // which is the line itself
 	own     bool    // of a session that is wanted to have it for itself
 	opened  time.Time
 	name    string // of the server, in logs and errors
@@ -120,6 +121,7 @@ func newLine(up *upstream, p Profile, before *line) *line {
 	if before != nil && before.ends() {
 		s.after = before
 	}
+	s.shared.line = s
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if t.off() {
 		s.update(turnOff(t))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/proc"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -559,8 +560,45 @@ func (up *upstream) changed() {
 	}
 }
 
-// Shared is a connection as the Handler knows it that answers its server.
-type Shared struct{ line *line }
+// Shared is a connection as the Handler knows it that answers its server. There is
+// one of each.
+type Shared struct {
+	line *line
+
+	mu        sync.Mutex
+	abandoned map[string]time.Time // when sessions gave up calls without an answer
+}
+
+// afterlife is how long a server may go on with a call that was given up, and ask
+// something in it.
+const afterlife = time.Minute
+
+// Abandon takes note that a session has given up a call over the connection.
+func (s *Shared) Abandon(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.abandoned == nil {
+		s.abandoned = map[string]time.Time{}
+	}
+	maps.DeleteFunc(s.abandoned, func(_ string, at time.Time) bool { return time.Since(at) > afterlife })
+	s.abandoned[session] = time.Now()
+}
+
+// AbandonedByOthers reports whether another session than that has given up a call
+// of late.
+func (s *Shared) AbandonedByOthers(session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, at := range s.abandoned {
+		if other != session && time.Since(at) <= afterlife {
+			return true
+		}
+	}
+	return false
+}
+
+// Tagged is the Tag of a call that wants to know over which connection it goes.
+type Tagged interface{ SentOver(*Shared) }
 
 // Party is one that shares a connection.
 type Party struct {

@@ -338,7 +338,7 @@ func TestManyHands(t *testing.T) {
 					}
 					if i == 2 && k == 10 {
 						if l, _ := m.present("srv", p); l != nil {
-							(&Shared{l}).Split("it asked anybody")
+							l.shared.Split("it asked anybody")
 						}
 					}
 					if err := call(t.Context(), s); err != nil {

@@ -113,7 +113,7 @@ func TestOneServer(t *testing.T) {
 	if string(o.ServerInfo) != `{"name":"one","version":"1.2.3","icons":[ ]}` || o.Instructions != "Be kind to one." || !strings.Contains(string(o.Capabilities), `"experimental":{"x":{"y":1.50}}`) {
 		t.Errorf("%s", o.Raw)
 	}
-	if list := names(t, a); !slices.Contains(list, "echo") || len(list) != 15 {
+	if list := names(t, a); !slices.Contains(list, "echo") || len(list) != 16 {
 		t.Errorf("%v", list)
 	}
 	raw, err := a.Call(t.Context(), wire.Call{Method: "custom/method", Params: json.RawMessage(`{ "b": 1.50 }`)})
@@ -394,7 +394,7 @@ func TestPages(t *testing.T) {
 			break
 		}
 	}
-	if len(seen) != 2*(15+40) || pages < 1 {
+	if len(seen) != 2*(16+40) || pages < 1 {
 		t.Errorf("%d tools on %d more pages", len(seen), pages)
 	}
 	if _, err := a.Call(t.Context(), wire.Call{Method: "tools/list", Params: json.RawMessage(`{"cursor":"nonsense"}`)}); err == nil {

@@ -189,3 +189,35 @@ func TestMadeUpCapabilities(t *testing.T) {
 		t.Errorf("%d processes run for clients that came once", n)
 	}
 }
+
+// A server may go on with a call that was given up, and ask something in it: that
+// is no other agent's to answer, even if it is the only one with a call under way.
+func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
+	u := newUpstream(t, "up", wire.Version20251125)
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
+	a, b := w.connect(t, "http", wire.Version20251125, "", able), w.connect(t, "http", wire.Version20251125, "", able)
+	b.mu.Lock()
+	b.elicit = func(params json.RawMessage) string {
+		t.Errorf("another one is asked %s", params)
+		return `{"action":"accept"}`
+	}
+	b.mu.Unlock()
+	ctx, giveUp := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := a.CallTool(ctx, "up__stubborn", json.RawMessage(`{}`))
+		gone <- err
+	}()
+	<-u.waiting
+	other := b.callAside(t, "up__wait", `{}`)
+	<-u.waiting
+	giveUp()
+	<-gone
+	if got := <-u.stubborn; got != `{"action":"cancel"}<nil>` {
+		t.Errorf("the question was answered with %s", got)
+	}
+	u.released <- struct{}{}
+	if got := <-other; got.err != nil || got.text != "released" {
+		t.Errorf("the other call: %+v", got)
+	}
+}

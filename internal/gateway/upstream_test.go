@@ -25,6 +25,7 @@ type upstream struct {
 	bulk      int           // further tools, large ones
 	told      chan string   // the methods of notifications
 	cancelled chan string   // the tokens of waits that were cancelled
+	stubborn  chan string   // what was answered to a question of a call that was given up
 	waiting   chan struct{} // gets one for each wait that has begun
 	released  chan struct{} // has one for each wait that is to be answered
 	levels    chan string   // that were asked for
@@ -33,7 +34,7 @@ type upstream struct {
 }
 
 func newUpstream(t *testing.T, name string, versions ...string) *upstream {
-	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), waiting: make(chan struct{}, 100), released: make(chan struct{}), told: make(chan string, 100), levels: make(chan string, 1000), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
+	u := &upstream{t: t, name: name, cancelled: make(chan string, 100), stubborn: make(chan string, 1), waiting: make(chan struct{}, 100), released: make(chan struct{}), told: make(chan string, 100), levels: make(chan string, 1000), subscribed: make(chan string, 100), unsubscribed: make(chan string, 100)}
 	var err error
 	u.server, err = wire.NewServer(wire.ServerOptions{
 		Info: json.RawMessage(`{"name":"` + name + `","version":"1.2.3","icons":[ ]}`),
@@ -121,7 +122,7 @@ func (u *upstream) tools() json.RawMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := `{"tools":[` + echoDefinition
-	for _, name := range []string{"elicit", "sample", "roots", "progress", "log", "wait", "touch", "grow", "big", "fail", "refuse", "task", "meta", "secret"} {
+	for _, name := range []string{"elicit", "sample", "roots", "progress", "log", "wait", "touch", "grow", "big", "fail", "refuse", "task", "meta", "secret", "stubborn"} {
 		list += fmt.Sprintf(`,{"name":%q,"inputSchema":{"type":"object"}}`, name)
 	}
 	for i := range u.grown {
@@ -173,6 +174,12 @@ func (u *upstream) call(ctx context.Context, r *wire.Request) (json.RawMessage, 
 		}
 		token, _ := wire.StringMember(arguments, "token")
 		u.cancelled <- token
+		return nil, ctx.Err()
+	case "stubborn": // it asks although nobody waits for it any more
+		u.waiting <- struct{}{}
+		<-ctx.Done()
+		answer, err := r.Session.Call(context.WithoutCancel(ctx), wire.Call{Method: "elicitation/create", Params: json.RawMessage(`{"message":"still?","requestedSchema":{"type":"object","properties":{}}}`)})
+		u.stubborn <- fmt.Sprintf("%s%v", answer, err)
 		return nil, ctx.Err()
 	case "touch":
 		uri, _ := wire.StringMember(arguments, "uri")
