@@ -28,7 +28,7 @@ func (a *app) daemonPlace() (socket string, self control.Identity, err error) {
 	facts := readBuildFacts()
 	version := strings.TrimSpace(facts.Version + " " + facts.Commit)
 	self, err = control.Identify(version, patchbay.Options{Dir: a.env.Dir, Home: a.env.Home, Environ: a.env.Environ})
-	return control.SocketPath(self.Directories, a.env.getenv), self, err
+	return control.SocketPath(self.Directories), self, err
 }
 
 // attach returns a client of the daemon, nil if there is none or it is not to be

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/control"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -207,6 +209,23 @@ func TestAgentsFollowEachOther(t *testing.T) {
 	}
 }
 
+// Clients start servers with the variables that they find good, which are seldom
+// all: the daemon is the same.
+func TestDaemonOfAFilteredEnvironment(t *testing.T) {
+	s := newStation(t)
+	env := s.env
+	private := t.TempDir()
+	if err := os.Chmod(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(env, "XDG_RUNTIME_DIR="+private, "TMPDIR="+private)
+	s.serve()
+	s.env = env
+	if out, errs := s.run("list"); !strings.Contains(out, "daemon") || errs != "" {
+		t.Errorf("%s%s", out, errs)
+	}
+}
+
 // Whoever has other files, or finds a socket that others can get at, works alone
 // and says why.
 func TestDaemonThatIsNotUsed(t *testing.T) {
@@ -226,13 +245,17 @@ func TestDaemonThatIsNotUsed(t *testing.T) {
 	s.env = append(env, "XDG_CONFIG_HOME="+filepath.Join(s.home, "other"))
 	refused("its configuration is in")
 	s.env = env
-	run := strings.TrimPrefix(env[len(env)-1], "XDG_RUNTIME_DIR=")
-	if err := os.Chmod(filepath.Join(run, "patchbay"), 0o755); err != nil {
+	dirs, err := patchbay.Options{Dir: s.project, Home: s.home, Environ: env}.Directories()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := filepath.Dir(control.SocketPath(dirs))
+	if err := os.Chmod(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	refused("is open to other users")
 	// What changes the options of the host means a host of the command's own.
-	if err := os.Chmod(filepath.Join(run, "patchbay"), 0o700); err != nil {
+	if err := os.Chmod(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if out, errs := s.run("list", "--fail-on-invalid"); strings.Contains(out, "daemon") || errs != "" {

@@ -39,15 +39,14 @@ func newStation(t *testing.T, flags ...string) *station {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &station{t: t, home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
-	run := filepath.Join(dir, "run")
-	for _, d := range []string{s.home, filepath.Join(s.project, ".git"), run} {
+	for _, d := range []string{s.home, filepath.Join(s.project, ".git")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	args, _ := json.Marshal(append([]string{"-extra"}, flags...)) // strings always marshal
 	configure(t, s.home, fmt.Sprintf(`{"command": "mcptest-server", "args": %s, "env": {"GORACE": %q}}`, args, quickExit))
-	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "GORACE=" + quickExit, "UNGUARDED=1", "XDG_RUNTIME_DIR=" + run}
+	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "GORACE=" + quickExit, "UNGUARDED=1"}
 	return s
 }
 

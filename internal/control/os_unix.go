@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -23,12 +22,7 @@ const aside = "~"
 var gone = []error{fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
 
 // temporary is the directory for temporary files.
-func temporary(getenv func(string) string) string {
-	if dir := getenv("TMPDIR"); filepath.IsAbs(dir) && len(dir) < maxSocketPath/2 {
-		return dir
-	}
-	return "/tmp"
-}
+func temporary() string { return "/tmp" }
 
 // checkOwner says why others might get at a file.
 func checkOwner(path string, info fs.FileInfo) error {

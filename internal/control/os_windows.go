@@ -20,7 +20,7 @@ const aside = ""
 var gone = []error{fs.ErrNotExist, windows.WSAECONNREFUSED, windows.WSAECONNRESET}
 
 // temporary is the directory for temporary files.
-func temporary(func(string) string) string { return os.TempDir() }
+func temporary() string { return os.TempDir() }
 
 // The rights of the profile directory decide who may get at what is in it.
 func checkOwner(string, fs.FileInfo) error { return nil }

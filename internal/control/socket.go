@@ -22,22 +22,18 @@ const socketName = "control.sock"
 // maxSocketPath is how long the path of a socket may be on every system.
 const maxSocketPath = 100 // and room for aside
 
-// SocketPath returns where the control socket of a user is: in the runtime
-// directory if the user has a private one, else beside the user's state, and if
-// that is too deep down for a socket in a directory of its own for temporary
-// files. The directory is nobody else's in any case, or it is not used.
-func SocketPath(dirs patchbay.Directories, getenv func(string) string) string {
-	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkPrivate(dir, fs.ModeDir) == nil {
-		if path := filepath.Join(dir, "patchbay", socketName); len(path) <= maxSocketPath {
-			return path
-		}
-	}
+// SocketPath returns where the control socket of a user is: beside the user's
+// state, and if that is too deep down for a socket in a directory of its own for
+// temporary files. Nothing else decides, in particular not XDG_RUNTIME_DIR or
+// TMPDIR: many clients start servers without those, and would have a daemon of
+// their own. The directory is nobody else's in any case, or it is not used.
+func SocketPath(dirs patchbay.Directories) string {
 	if path := filepath.Join(dirs.State, "run", socketName); len(path) <= maxSocketPath {
 		return path
 	}
 	sum := sha256.Sum256([]byte(dirs.State))
 	name := fmt.Sprintf("patchbay-%s-%s", strconv.Itoa(os.Geteuid()), hex.EncodeToString(sum[:4]))
-	return filepath.Join(temporary(getenv), name, socketName)
+	return filepath.Join(temporary(), name, socketName)
 }
 
 func isKind(info fs.FileInfo, kind fs.FileMode) bool {
