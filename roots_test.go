@@ -1,10 +1,15 @@
 package patchbay
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -150,6 +155,106 @@ func TestRootsOfClientsThatDoNotTell(t *testing.T) {
 		if uris, _ := wire.Member(raw, "roots"); err != nil || string(uris) != fmt.Sprintf(`{"roots":[{"uri":%q}]}`, want) {
 			t.Errorf("%s, %v, want %s", raw, err, want)
 		}
+	}
+}
+
+// restless is a local server that asks for roots outside of all requests. It says
+// which of its connections answered.
+type restless struct {
+	connections atomic.Int32
+	told        chan string // what it was answered
+}
+
+func (r *restless) Serve(_ context.Context, rw io.ReadWriteCloser) error {
+	number := r.connections.Add(1)
+	lines := bufio.NewScanner(rw)
+	for lines.Scan() {
+		m, err := wire.Parse(lines.Bytes(), wire.Limits{})
+		if err != nil {
+			return err
+		}
+		answer := fmt.Sprintf(`{"connection":%d}`, number)
+		switch {
+		case m.Kind() == wire.KindResponse:
+			r.told <- lines.Text()
+			continue
+		case m.Kind() != wire.KindRequest:
+			continue
+		case m.Method == "initialize":
+			answer = `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"restless","version":"1"}}`
+		case m.Method == "server/discover":
+			fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", m.ID)
+			continue
+		}
+		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, answer)
+		if m.Method == "custom/later" {
+			fmt.Fprintln(rw, `{"jsonrpc":"2.0","id":"later","method":"roots/list"}`)
+		}
+	}
+	return lines.Err()
+}
+
+// A server that asks for roots while nobody can tell whose, or whose client does
+// not answer, is told so, and asks each session apart from the others from then
+// on. That is in order: nobody is warned.
+func TestRootsOfNobodyInParticular(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		client   Client
+		sessions int
+		want     string
+	}{
+		{"several", Client{AskedInCalls: true}, 2, "nobody could tell"},
+		{"silent", Client{}, 1, "does not say"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &restless{told: make(chan string, 1)}
+			var warnings bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, Logger: logger, InProcess: map[string]LocalServer{"p": r}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sessions []*Session
+			for range c.sessions {
+				client := c.client
+				client.Capabilities = json.RawMessage(`{"roots":{}}`)
+				client.Roots = func(context.Context) (json.RawMessage, error) { return nil, errors.New("no answer") }
+				s, err := h.NewSession(SessionOptions{Client: &client})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sessions = append(sessions, s)
+			}
+			on := func(method string) map[string]bool {
+				t.Helper()
+				connections := map[string]bool{}
+				for _, s := range sessions {
+					answer, err := s.Forward(t.Context(), "p", method, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					connections[string(answer)] = true
+				}
+				return connections
+			}
+			if used := on("custom/hello"); len(used) != 1 {
+				t.Errorf("before, the sessions used %v", used)
+			}
+			if _, err := sessions[0].Forward(t.Context(), "p", "custom/later", nil); err != nil {
+				t.Fatal(err)
+			}
+			if told := <-r.told; !strings.Contains(told, c.want) {
+				t.Errorf("the server was told %s", told)
+			}
+			if used := on("custom/hello"); len(used) != c.sessions {
+				t.Errorf("afterwards, the sessions used %v", used)
+			}
+			h.Close()
+			if warnings.Len() > 0 {
+				t.Errorf("%s", warnings.String())
+			}
+		})
 	}
 }
 

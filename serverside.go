@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,20 +87,32 @@ func (x serverSide) roots(ctx context.Context, r *wire.Request) (json.RawMessage
 	var roots json.RawMessage
 	for _, a := range to {
 		if len(to) > 1 && a.session.opts.Client.AskedInCalls {
-			return x.refuse(ctx, r, fmt.Sprintf("it sent roots/list while it served %d sessions, and nobody could tell which one it meant", len(to)))
+			return x.apart(r, fmt.Sprintf("it sent roots/list while it served %d sessions, and nobody could tell which one it meant", len(to)))
 		}
 		answer, err := x.put(ctx, r, a)
+		if _, said := errors.AsType[*wire.Error](err); err != nil && !said {
+			x.shared.Log().Info("roots", "session", a.session.opts.Name, "error", err)
+			return nil, nobody(r, "the client does not say what its roots are")
+		}
 		if err != nil {
 			return nil, err
 		}
 		if roots != nil && !bytes.Equal(roots, answer) {
-			x.shared.AsksForRoots(conn.Profile{Roots: "of several"}) // that nobody has: each gets a connection of its own
-			return x.refuse(ctx, r, "the agents that share it have different roots; now those with other roots have a connection of their own")
+			return x.apart(r, "the agents that share it have different roots")
 		}
 		roots = answer
 	}
 	x.shared.AsksForRoots(to[0].session.profile())
 	return roots, nil
+}
+
+// apart has every session have a connection of its own to a server that asked for
+// roots of which nobody can tell whose they should be. There it asks again, so
+// nothing is lost and there is nothing to warn of.
+func (x serverSide) apart(r *wire.Request, why string) (json.RawMessage, error) {
+	x.shared.AsksForRoots(conn.Profile{Roots: "of several"}) // that nobody has
+	x.shared.Log().Info("roots", "reason", why+"; now those with other roots have a connection of their own")
+	return nil, nobody(r, why)
 }
 
 // answer asks whoever a request is for.
