@@ -18,13 +18,14 @@ import (
 )
 
 func TestClients(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, (*world).addServers)
 	t.Run("Claude Code", w.claudeCode)
 	t.Run("Codex", w.codex)
 	t.Run("mcporter", w.mcporter)
 	t.Run("Inspector", w.inspector)
 	t.Run("mcp-remote", w.mcpRemote)
 	t.Run("TypeScript SDK", w.sdks)
+	t.Run("filtered environment", w.filtered)
 	t.Run("Patchbay itself", w.itself)
 }
 
@@ -246,13 +247,29 @@ func (w *world) sdks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, generation := range []string{"v1", "v2-legacy", "v2-modern"} {
-		for _, way := range []string{"http", "stdio"} {
+		for _, way := range []string{"http", "stdio", "filtered"} {
 			t.Run(generation+" "+way, func(t *testing.T) {
 				out := w.run(t, "node", script, modules(t, "CLIENTS"), generation, way, w.url, w.patchbay)
 				has(t, "the SDK's client", out, "everything works")
 			})
 		}
 	}
+}
+
+// filtered is a client that passes on no more variables than the TypeScript SDK
+// does. It uses the gateway that runs, and starts none beside it.
+func (w *world) filtered(t *testing.T) {
+	var few []string
+	for _, name := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"} {
+		for _, variable := range w.environ {
+			if strings.HasPrefix(variable, name+"=") {
+				few = append(few, variable)
+			}
+		}
+	}
+	alone := *w
+	alone.environ = few
+	has(t, "patchbay list with few variables", alone.run(t, w.patchbay, "list"), "its environment", "connected")
 }
 
 // itself must not take the entries that made it known to clients for servers.

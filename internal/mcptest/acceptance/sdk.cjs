@@ -1,22 +1,10 @@
-// Uses a gateway through the TypeScript SDK, of the first generation (v1) or the
-// second in either era (v2-legacy, v2-modern), over http or stdio:
+// Uses a gateway through the TypeScript SDK, see client.cjs:
 //
-//	node sdk.cjs MODULES v1|v2-legacy|v2-modern http|stdio URL PATCHBAY
-const { createRequire } = require('node:module');
-const path = require('node:path');
+//	node sdk.cjs MODULES v1|v2-legacy|v2-modern http|stdio|filtered URL PATCHBAY
 const assert = require('node:assert/strict');
+const { connect } = require('./client.cjs');
 
 const [modules, generation, way, url, patchbay] = process.argv.slice(2);
-const load = createRequire(path.join(modules, 'anything.js'));
-const info = { name: 'acceptance', version: '1' };
-const capabilities = { roots: { listChanged: true }, sampling: {}, elicitation: { form: {}, url: {} } };
-
-// The client's side of what servers ask.
-const answers = {
-  'roots/list': () => ({ roots: [{ uri: 'file:///acceptance', name: 'acceptance' }] }),
-  'sampling/createMessage': () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'the model says hello' } }),
-  'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada Lovelace', check: true, integer: 42 } }),
-};
 
 // The tools, and who waits for some.
 let tools = [];
@@ -42,44 +30,8 @@ async function offered(...names) {
   clearTimeout(late);
 }
 
-function clientV1() {
-  const { Client } = load('@modelcontextprotocol/sdk/client/index.js');
-  const types = load('@modelcontextprotocol/sdk/types.js');
-  const client = new Client(info, { capabilities, listChanged });
-  client.setRequestHandler(types.ListRootsRequestSchema, answers['roots/list']);
-  client.setRequestHandler(types.CreateMessageRequestSchema, answers['sampling/createMessage']);
-  client.setRequestHandler(types.ElicitRequestSchema, answers['elicitation/create']);
-  return client;
-}
-
-function clientV2() {
-  const { Client } = load('@modelcontextprotocol/client');
-  const mode = generation === 'v2-modern' ? { pin: '2026-07-28' } : 'legacy';
-  const client = new Client(info, { capabilities, listChanged, versionNegotiation: { mode } });
-  for (const method of Object.keys(answers)) client.setRequestHandler(method, answers[method]);
-  return client;
-}
-
-function transport() {
-  const first = generation === 'v1';
-  if (way === 'stdio') {
-    const { StdioClientTransport } = load(first ? '@modelcontextprotocol/sdk/client/stdio.js' : '@modelcontextprotocol/client/stdio');
-    return new StdioClientTransport({ command: patchbay, args: ['serve', '--stdio'], env: process.env });
-  }
-  const { StreamableHTTPClientTransport } = load(first ? '@modelcontextprotocol/sdk/client/streamableHttp.js' : '@modelcontextprotocol/client');
-  const headers = { Authorization: `Bearer ${process.env.PATCHBAY_TOKEN}` };
-  return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
-}
-
 async function main() {
-  const client = generation === 'v1' ? clientV1() : clientV2();
-  await client.connect(transport());
-  const call = async (name, args, options) => {
-    const result = generation === 'v1'
-      ? await client.callTool({ name, arguments: args }, undefined, options)
-      : await client.callTool({ name, arguments: args }, options);
-    return JSON.stringify(result.content);
-  };
+  const { client, call } = await connect({ modules, generation, way, url, patchbay, listChanged });
 
   ({ tools } = await client.listTools());
   for (const name of ['everything__echo', 'files__read_text_file', 'memory__read_graph', 'modern__echo']) {

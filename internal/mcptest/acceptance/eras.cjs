@@ -1,0 +1,70 @@
+// Has clients of the TypeScript SDK, of both eras, over HTTP and stdio, at the
+// endpoint of all servers and at that of one, use the server of both.cjs: one
+// client after the other, then those of the newer era at once with one of the
+// older. Of the older era two would share a connection over which nobody can tell
+// whom the server asks: that costs a question, and from then on they share none.
+//
+//	node eras.cjs MODULES URL PATCHBAY
+const assert = require('node:assert/strict');
+const { connect } = require('./client.cjs');
+
+const [modules, url, patchbay] = process.argv.slice(2);
+
+const kinds = ['v1', 'v2-legacy', 'v2-modern'].flatMap((generation) =>
+  ['http', 'filtered'].flatMap((way) => ['', 'both'].map((endpoint) => ({ generation, way, endpoint }))),
+);
+
+async function use(kind, round) {
+  const { client, call: callTool } = await connect({ modules, url, patchbay, ...kind });
+  const call = (name, args = {}, options) => callTool(kind.endpoint ? name : `both__${name}`, args, options);
+  const modern = kind.generation === 'v2-modern';
+
+  const { tools } = await client.listTools();
+  assert.equal(tools.filter(({ name }) => kind.endpoint || name.startsWith('both__')).length, 10);
+  // A client that can be asked speaks with the server as if directly.
+  assert.match(await call('era'), modern ? /modern/ : /legacy/);
+
+  const asks = async (prefix) => {
+    assert.match(await call(`${prefix}elicit`), /Ada Lovelace/);
+    assert.match(await call(`${prefix}sample`), /the model says hello/);
+    assert.match(await call(`${prefix}roots`), /file:\/\/\/acceptance/);
+  };
+  await asks('');
+  if (!modern) await asks('push-');
+  await Promise.all([call('elicit'), call('sample'), call('roots')]);
+
+  const steps = [];
+  assert.match(await call('progress', {}, { onprogress: ({ progress, total }) => total === 3 && steps.push(progress) }), /done/);
+  assert(steps.length >= 2 && steps.every((step, i) => step === i + 1), `steps of progress: ${steps}`);
+
+  const name = `${JSON.stringify(Object.values(kind))} ${round}`;
+  const enough = new AbortController();
+  await assert.rejects(call('wait', { name }, { signal: enough.signal, onprogress: () => enough.abort('enough') }), /enough/);
+  assert.match(await call('cancelled', { name }), /was cancelled/);
+  await client.close();
+}
+
+async function main() {
+  const tell = (kind) => (error) => {
+    throw new Error(`${Object.values(kind)}: ${error.message}`, { cause: error });
+  };
+  let start = Date.now();
+  for (const kind of kinds) await use(kind, 'alone').catch(tell(kind));
+  console.log(`${kinds.length} clients one after the other: ${Date.now() - start} ms`);
+  start = Date.now();
+  const modern = kinds.filter(({ generation }) => generation === 'v2-modern');
+  const legacy = kinds.filter((kind) => !modern.includes(kind));
+  const chains = [legacy, ...modern.map((kind) => [kind, kind])];
+  await Promise.all(
+    chains.map(async (chain, i) => {
+      for (const [j, kind] of chain.entries()) await use(kind, `at once ${i} ${j}`).catch(tell(kind));
+    }),
+  );
+  console.log(`the same at once: ${Date.now() - start} ms`);
+  console.log('everything works');
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
