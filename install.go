@@ -69,13 +69,18 @@ type Installation struct {
 	Deleted bool         `json:"deleted,omitempty"` // the file held nothing else and is gone
 	DryRun  bool         `json:"dryRun,omitempty"`
 
+	// Closed says that other users could read the file and now cannot, because it
+	// holds the token.
+	Closed bool `json:"closed,omitempty"`
+
 	// Twice are the servers that the product then has twice: in its own
 	// configuration, here, and through Patchbay.
 	Twice []string `json:"twice,omitempty"`
 }
 
 // Install writes an entry for Patchbay into a product's file. Nothing else in
-// the file changes, and its content before is kept.
+// the file changes, and its content before is kept. A file that gets the token
+// can be read by its owner alone from then on.
 func (h *Host) Install(ctx context.Context, r InstallRequest) (Installation, error) {
 	target, err := h.target(r.Product, &r.Scope)
 	if err != nil {
@@ -192,9 +197,12 @@ func (h *Host) edit(ctx context.Context, target discover.Target, r InstallReques
 		before, after = old, data
 		return data, nil
 	}
-	opts := atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}
+	opts := atomicfile.Options{Mode: 0o600, Private: r.HTTP, FollowSymlink: true, LockDir: h.places.lockDir()}
 	if r.Scope == config.ScopeProject {
 		opts = atomicfile.Options{Mode: 0o644, Within: h.places.project, LockDir: h.places.lockDir()}
+	}
+	if info, err := os.Stat(target.File); err == nil && r.HTTP {
+		done.Closed = !private(info)
 	}
 	if r.DryRun {
 		old, err := atomicfile.Read(target.File, config.MaxFileSize)
@@ -214,6 +222,9 @@ func (h *Host) edit(ctx context.Context, target discover.Target, r InstallReques
 		return done, err
 	}
 	if bytes.Equal(before, after) {
+		if done.Closed {
+			done.Action = "updated"
+		}
 		return done, nil
 	}
 	done.Action = action(target, before, after)

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -43,6 +44,10 @@ type Options struct {
 	// that are missing are made as readable as the file. An existing file keeps
 	// its own mode.
 	Mode fs.FileMode
+
+	// Private takes an existing file from everybody but its owner, also if its
+	// content stays as it is.
+	Private bool
 
 	// FollowSymlink writes through a symbolic link to its target, provided that
 	// the target is a regular file of the current user's; the link stays.
@@ -70,6 +75,14 @@ func (o Options) mode() fs.FileMode {
 		return defaultMode
 	}
 	return o.Mode.Perm()
+}
+
+// keep is the mode of a file that had another content before.
+func (o Options) keep(old fs.FileMode) fs.FileMode {
+	if o.Private && runtime.GOOS != "windows" { // where the bits tell nothing
+		return old.Perm() &^ 0o077
+	}
+	return old.Perm()
 }
 
 // dirMode lets those enter a directory who may read the file in it.
@@ -138,8 +151,13 @@ func Update(ctx context.Context, path string, opts Options, edit func(old []byte
 			return false, err
 		}
 		data, err := edit(old)
-		if err != nil || data == nil || (old != nil && bytes.Equal(old, data)) {
+		if err != nil || data == nil {
 			return false, err
+		}
+		if old != nil && bytes.Equal(old, data) {
+			if info, err := p.stat(); err != nil || info == nil || p.opts.keep(info.Mode()) == info.Mode().Perm() {
+				return false, err
+			}
 		}
 		err = p.replace(data, func() error { return p.unchanged(old) })
 		if !errors.Is(err, errChanged) {
@@ -193,7 +211,7 @@ func (p *place) replace(data []byte, check func() error) (err error) {
 	}
 	if old != nil {
 		keepOwner(temp, old)
-		if err := temp.Chmod(old.Mode().Perm()); err != nil {
+		if err := temp.Chmod(p.opts.keep(old.Mode())); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Show every file read and everything that is wrong",
 		Long: `Show every configuration file that was found and what is wrong in it, variables
 that servers refer to and that are not set, servers that are the same connection
-under two names, and names of tools that collide. Nothing is started or contacted.
+under two names, names of tools that collide, and files with the gateway's token
+that other users can read. Nothing is started or contacted.
 
 The exit code is 1 if anything is an error, else 0.`,
 		Example: `  patchbay doctor

@@ -32,7 +32,8 @@ func (a *app) installCommand() *cobra.Command {
 		Short: "Connect a product to Patchbay, in its own configuration",
 		Long: `Write an entry for Patchbay into the configuration of an agent or editor, so that
 it gets every server through Patchbay: the command "patchbay serve --stdio", or
-with --http the address of a gateway that runs and its token.
+with --http the address of a gateway that runs and its token. A file that holds
+the token can be read by you alone from then on.
 
 Only the entry is written. Comments, order and everything else in the file stay,
 and the file as it was is kept in your state directory. In TOML and YAML files the
@@ -156,6 +157,9 @@ func (p *printer) installation(i patchbay.Installation) {
 	case i.DryRun:
 		p.line("Would be %s %s (%s scope):", strings.ToLower(word), i.Product, string(i.Scope))
 		p.text(escapeLines(i.Diff))
+		if i.Closed {
+			p.line("Others can read the file; then only you could, because of the token.")
+		}
 		return
 	}
 	p.line("%s %s (%s scope)", word, i.Product, string(i.Scope))
@@ -164,6 +168,9 @@ func (p *printer) installation(i patchbay.Installation) {
 		verb = "File removed: "
 	}
 	p.line("%s %s", verb, p.path(i.File))
+	if i.Closed {
+		p.line("Others could read it; now only you can, because of the token.")
+	}
 	if i.Backup != "" {
 		p.line("As it was:     %s", p.path(i.Backup))
 	}

@@ -222,6 +222,7 @@ func (s *scan) visit(c candidate) {
 		d.status = Read
 		d.origin.Project = s.ownerProject(c, linked)
 		d.read(data)
+		d.exposed(data, info)
 	}
 	s.env.Memory.note(d, data)
 }

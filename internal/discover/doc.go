@@ -1,12 +1,16 @@
 package discover
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -363,4 +367,20 @@ func withDigest(name, title string, digits int) string {
 	sum := sha256.Sum256([]byte(title))
 	suffix := "-" + hex.EncodeToString(sum[:])[:min(digits, 2*len(sum))]
 	return name[:min(len(name), maxName-len(suffix))] + suffix
+}
+
+var gatewayToken = regexp.MustCompile(config.GatewayTokenPrefix + `[A-Za-z0-9_-]{20}`)
+
+// exposed reports a token of the gateway in a file that others can read.
+func (d *doc) exposed(data []byte, info fs.FileInfo) {
+	if runtime.GOOS == "windows" || info.Mode()&0o044 == 0 {
+		return
+	}
+	if at := gatewayToken.FindIndex(data); at != nil {
+		d.problems = append(d.problems, config.Problem{
+			Severity: config.SeverityWarning, File: d.path, Line: 1 + bytes.Count(data[:at[0]], []byte("\n")),
+			Message: fmt.Sprintf("the token of the gateway is in a file that other users may read (mode %04o)", info.Mode().Perm()),
+			Hint:    "Make it yours alone (chmod 600), then `patchbay token --rotate`, and install again.",
+		})
+	}
 }
