@@ -122,7 +122,7 @@ type Profile struct {
 // OIDC names an authorization server whose access tokens are accepted.
 type OIDC struct {
 	Issuer   string   `json:"issuer,omitempty"`
-	Audience string   `json:"audience,omitempty"` // that a token must be for; empty means the URL of the endpoint
+	Audience string   `json:"audience,omitempty"` // that a token must be for; empty means the URL of the endpoint, which gateway.url must say then
 	Scopes   []string `json:"scopes,omitempty"`   // that a token must have
 }
 
@@ -160,6 +160,10 @@ func decodeGateway(f *Fields) Gateway {
 		if err := checkIssuer(g.OIDC.Issuer); err != nil {
 			o.Report(SeverityError, "issuer", err.Error(), "until it is corrected, no access token is accepted")
 			g.OIDC = OIDC{}
+		} else if g.OIDC.Audience == "" && !hasOwnName(g.URL) {
+			o.Report(SeverityError, "audience", "it is needed where gateway.url does not say how others reach the gateway: http://"+DefaultListen+"/mcp is the same on each machine, so a token for one would be good for all",
+				"until it is there, no access token is accepted")
+			g.OIDC = OIDC{}
 		}
 		o.reportUnknown()
 	}
@@ -171,6 +175,17 @@ func decodeGateway(f *Fields) Gateway {
 	}
 	f.reportUnknown()
 	return g
+}
+
+// hasOwnName reports whether an address is that of one machine, and not the
+// same on all of them.
+func hasOwnName(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return !IsLoopback(u.Hostname()) && (err != nil || !ip.IsUnspecified())
 }
 
 func decodeProfiles(f *Fields) map[string]Profile {

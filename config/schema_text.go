@@ -94,7 +94,7 @@ var descriptions = map[string]string{
 	"Profile.tools":   "The tools of the selection, written as in permissions. Without it all.",
 
 	"OIDC.issuer":   "The issuer, as it is written in its tokens; an https URL.",
-	"OIDC.audience": "The audience that a token must have. Default: the URL of the endpoint.",
+	"OIDC.audience": "The audience that a token must have. Default: the URL of the endpoint, if gateway.url is set and not an address that every machine has.",
 	"OIDC.scopes":   "Scopes that a token must have.",
 
 	"Permissions.allow":   "Rules for calls that need no question, such as mcp__server__tool, mcp__server or mcp__server__*.",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -108,6 +109,15 @@ func TestDamagedGatewaySettings(t *testing.T) {
 	want = Gateway{Listen: "[::1]:1", URL: "https://x", OIDC: OIDC{Issuer: "http://127.0.0.1:8/realm"}}
 	if !reflect.DeepEqual(s.Gateway, want) || problems != nil {
 		t.Errorf("got %+v, %q", s.Gateway, problems)
+	}
+	// A token must be for one gateway, not for what every machine calls its own.
+	for url, ok := range map[string]bool{"": false, "http://localhost:7332": false, "http://127.0.0.1:7332": false, "http://[::1]": false, "http://0.0.0.0:1": false, "https://x": true, "http://10.0.0.1": true} {
+		for audience, named := range map[string]bool{"": false, "api": true} {
+			s, problems := decodeSettings(t, fmt.Sprintf(`{"gateway": {"url": %q, "oidc": {"issuer": "https://i", "audience": %q}}}`, url, audience))
+			if got := s.Gateway.OIDC.Issuer != ""; got != (ok || named) || got != (problems == nil) {
+				t.Errorf("url %q, audience %q: %+v, %q", url, audience, s.Gateway, problems)
+			}
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func certificate(t *testing.T, certFile, keyFile string) *x509.CertPool {
 }
 
 // An issuer that the settings name is asked for its keys, and its tokens count
-// for the address that is served.
+// for the audience that they say.
 func TestServeAccessToken(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -131,14 +131,14 @@ func TestServeAccessToken(t *testing.T) {
 	}))
 	defer issuer.Close()
 	home, project := machine(t)
-	write(t, filepath.Join(home, ".config/patchbay/settings.json"), fmt.Sprintf(`{"gateway": {"oidc": {"issuer": %q}}}`, issuer.URL))
+	write(t, filepath.Join(home, ".config/patchbay/settings.json"), fmt.Sprintf(`{"gateway": {"oidc": {"issuer": %q, "audience": "urn:ada:tools"}}}`, issuer.URL))
 	g := startGateway(t, home, project)
 	tokenFor := func(audience string) string {
 		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":%q,"sub":"ada","aud":%q,"exp":%d}`, issuer.URL, audience, time.Now().Add(time.Hour).Unix()))
+		signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":%q,"sub":"ada","aud":%q,"exp":%d,"client_id":"agent"}`, issuer.URL, audience, time.Now().Add(time.Hour).Unix()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestServeAccessToken(t *testing.T) {
 	if resp, body := g.request(http.MethodGet, strings.TrimPrefix(metadata, g.url), ""); resp.StatusCode != http.StatusOK || !strings.Contains(body, `"resource":"`+g.url+`/mcp"`) {
 		t.Errorf("%s: %s", resp.Status, body)
 	}
-	for _, token := range []string{tokenFor(g.url + "/mcp"), g.token} {
+	for _, token := range []string{tokenFor("urn:ada:tools"), g.token} {
 		g.token = token
 		if list := g.call("/mcp", "tools/list", `{}`); !strings.Contains(list, `"tools":[]`) {
 			t.Errorf("no tools are %s", list)

@@ -10,9 +10,12 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -323,6 +327,9 @@ func TestAccessTokens(t *testing.T) {
 		{"no signature", none + "." + parts[1] + ".", "/mcp", 401},
 		{"none with a signature", none + "." + parts[1] + "." + parts[2], "/mcp", 401},
 		{"changed", parts[0] + "." + parts[1] + "x." + parts[2], "/mcp", 401},
+		{"an ID token", sign(t, key, jose.ES256, "JWT", claims(map[string]any{"scope": nil, "nonce": "n"})), "/mcp", 401},
+		{"an ID token without a type", sign(t, key, jose.ES256, "", claims(map[string]any{"scope": nil})), "/mcp", 401},
+		{"an ID token with scopes", sign(t, key, jose.ES256, "JWT", claims(map[string]any{"at_hash": "x"})), "/mcp", 401},
 		{"a logout token", sign(t, key, jose.ES256, "logout+jwt", claims(nil)), "/mcp", 401},
 		{"no JWT", "opaque", "/mcp", 401},
 		{"long", strings.Repeat("x", maxCredential+1), "/mcp", 401},
@@ -431,4 +438,68 @@ func TestResourceMetadata(t *testing.T) {
 			t.Errorf("%s: %s %s", path, resp.Header, got)
 		}
 	}
+}
+
+// Who has no token learns nothing about which servers and profiles there are,
+// whatever is asked and also while the gateway ends.
+func TestNamesAreNotTold(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, ".config", "patchbay")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "settings.json"), []byte(`{"gateway":{"profiles":{"some":{}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := patchbay.Open(t.Context(), patchbay.Options{
+		Dir: home, Home: home, Environ: []string{},
+		InProcess: map[string]patchbay.LocalServer{"held": heldServer{make(chan struct{}), make(chan error, 1)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	g := New(h, Options{})
+	s := &Site{Gateway: g, Auth: NewAuth(AuthOptions{Token: fixedToken("pbgw_right")})}
+	server := httptest.NewServer(s.handler())
+	defer server.Close()
+	send := func(name, method string, header http.Header) string {
+		t.Helper()
+		req, err := http.NewRequest(method, server.URL+"/mcp/"+name, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = header
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		resp.Header.Del("Date")
+		body, _ := io.ReadAll(resp.Body)
+		return fmt.Sprint(resp.Status, resp.Header, string(body))
+	}
+	compare := func() {
+		t.Helper()
+		for _, method := range []string{"GET", "POST", "DELETE", "PUT", "OPTIONS"} {
+			for _, header := range []http.Header{
+				{}, {"Authorization": {"Bearer pbgw_wrong"}},
+				{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}},
+				{"Content-Type": {"text/plain"}}, {"Content-Encoding": {"gzip"}, "Content-Type": {"application/json"}},
+				{"Mcp-Protocol-Version": {"2026-07-28"}}, {"Mcp-Protocol-Version": {"1"}}, {"Origin": {"https://evil.example"}},
+			} {
+				unknown := send("none", method, header)
+				for _, name := range []string{"held", "@some", "@none"} {
+					if got := send(name, method, header); got != unknown {
+						t.Errorf("%s %s with %v is answered\n%s\nand a name that nothing has\n%s", method, name, header, got, unknown)
+					}
+				}
+			}
+		}
+	}
+	compare()
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	compare()
 }

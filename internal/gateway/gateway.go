@@ -145,15 +145,15 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h, err := f.handler(name)
-	if _, unknown := errors.AsType[errUnknown](err); unknown {
+	if err != nil {
+		status := http.StatusServiceUnavailable
+		if _, unknown := errors.AsType[errUnknown](err); unknown {
+			status = http.StatusNotFound
+		}
 		// Which servers there are is for those who may use them.
 		f.opts.Admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, err.Error(), http.StatusNotFound)
+			http.Error(w, err.Error(), status)
 		})).ServeHTTP(w, r)
-		return
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	h.ServeHTTP(w, r)

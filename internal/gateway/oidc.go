@@ -76,7 +76,8 @@ func newIssuer(o AuthOptions) *issuer {
 
 // verify returns who an access token stands for.
 func (i *issuer) verify(ctx context.Context, token string, audiences []string) (string, error) {
-	if err := checkType(token); err != nil {
+	says, err := checkType(token)
+	if err != nil {
 		return "", err
 	}
 	claims, err := i.verifier.Verify(ctx, token) // signature, issuer, time
@@ -90,11 +91,17 @@ func (i *issuer) verify(ctx context.Context, token string, audiences []string) (
 		return "", errors.New("the token has no subject")
 	}
 	var granted struct {
-		Scope string   `json:"scope"`
-		Scp   scopeSet `json:"scp"`
+		Scope    string   `json:"scope"`
+		Scp      scopeSet `json:"scp"`
+		ClientID string   `json:"client_id"`
+		AtHash   string   `json:"at_hash"`
+		CHash    string   `json:"c_hash"`
 	}
 	if err := claims.Claims(&granted); err != nil {
 		return "", err
+	}
+	if !says && (granted.Scope == "" && len(granted.Scp) == 0 && granted.ClientID == "" || granted.AtHash != "" || granted.CHash != "") {
+		return "", errors.New("nothing tells the token from an ID token: it needs the type at+jwt, or scope, scp or client_id")
 	}
 	has := append(strings.Fields(granted.Scope), granted.Scp...)
 	for _, scope := range i.want.Scopes {
@@ -118,28 +125,31 @@ func (s *scopeSet) UnmarshalJSON(b []byte) error {
 }
 
 // checkType refuses a JWT that says it is something else than an access token:
-// a logout token or a proof, for example.
-func checkType(token string) error {
+// a logout token or a proof, for example. It returns whether the JWT says that it
+// is one (RFC 9068), which those of many issuers do not.
+func checkType(token string) (isAccess bool, err error) {
 	head, _, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(head)
 	if err != nil {
-		return errors.New("not a JWT")
+		return false, errors.New("not a JWT")
 	}
 	var header struct {
 		Type     string   `json:"typ"`
 		Critical []string `json:"crit"`
 	}
 	if err := json.Unmarshal(raw, &header); err != nil {
-		return errors.New("not a JWT")
+		return false, errors.New("not a JWT")
 	}
 	if len(header.Critical) > 0 {
-		return errors.New("the token has extensions that are not understood")
+		return false, errors.New("the token has extensions that are not understood")
 	}
 	switch strings.TrimPrefix(strings.ToLower(header.Type), "application/") {
-	case "", "jwt", "at+jwt":
-		return nil
+	case "at+jwt":
+		return true, nil
+	case "", "jwt":
+		return false, nil
 	}
-	return fmt.Errorf("a JWT of type %q is no access token", header.Type)
+	return false, fmt.Errorf("a JWT of type %q is no access token", header.Type)
 }
 
 // VerifySignature implements oidc.KeySet.

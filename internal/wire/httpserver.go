@@ -125,29 +125,28 @@ func (h *HTTPHandler) serve(w http.ResponseWriter, r *http.Request) *Refusal {
 	if no := h.opts.Guard.Check(r); no != nil {
 		return no
 	}
-	switch r.Method {
-	case http.MethodPost:
-		if no := h.checkPost(r); no != nil {
-			return no
-		}
-	case http.MethodGet, http.MethodDelete:
-		if no := h.checkLegacyMethod(r); no != nil {
-			return no
-		}
-	default:
-		return h.methodNotAllowed()
-	}
+	// Before all that is of this endpoint: who may not use it is not to learn
+	// that it is here.
 	principal, no := h.principal(r)
 	if no != nil {
 		return no
 	}
 	switch r.Method {
-	case http.MethodGet:
-		return h.serveGet(w, r, principal)
-	case http.MethodDelete:
+	case http.MethodPost:
+		if no := h.checkPost(r); no != nil {
+			return no
+		}
+		return h.servePost(w, r, principal)
+	case http.MethodGet, http.MethodDelete:
+		if no := h.checkLegacyMethod(r); no != nil {
+			return no
+		}
+		if r.Method == http.MethodGet {
+			return h.serveGet(w, r, principal)
+		}
 		return h.serveDelete(w, r, principal)
 	default:
-		return h.servePost(w, r, principal)
+		return h.methodNotAllowed()
 	}
 }
 
