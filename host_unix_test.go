@@ -22,7 +22,7 @@ func TestApprovalsOthersCanWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	snap := c.open().Snapshot()
-	if snap.Servers[0].State != config.NeedsApproval || len(snap.Problems) != 1 || !strings.Contains(snap.Problems[0].Message, "other users can write the file") {
+	if snap.Servers[0].State != config.NeedsApproval || len(snap.Problems) != 1 || !strings.Contains(snap.Problems[0].Message, "other users can write to it (mode 06") {
 		t.Errorf("%s, %v", snap.Servers[0].State, snap.Problems)
 	}
 }
@@ -50,5 +50,26 @@ func TestSettingsOfAnotherUser(t *testing.T) {
 	}
 	if p := h.Snapshot().Problems; len(p) != 1 || p[0].File != file || p[0].Severity != config.SeverityWarning || !strings.Contains(p[0].Message, "another user") {
 		t.Errorf("problems: %v", p)
+	}
+}
+
+// Nothing is read from, or kept in, a directory into which others can write.
+func TestStateOthersCanWrite(t *testing.T) {
+	c := newComputer(t)
+	dir := filepath.Join(c.home, ".local", "state", "patchbay")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for mode, ok := range map[os.FileMode]bool{0o777: false, 0o770: false, 0o702: false, 0o755: true, 0o700: true} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		h, err := patchbay.Open(t.Context(), patchbay.Options{Dir: c.project, Home: c.home, Environ: []string{}})
+		if err == nil {
+			h.Close()
+		}
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), dir) {
+			t.Errorf("%o: %v", mode, err)
+		}
 	}
 }

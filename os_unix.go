@@ -22,16 +22,17 @@ func ownedByUser(info fs.FileInfo) bool {
 // private reports whether nobody but its owner can use a file.
 func private(info fs.FileInfo) bool { return info.Mode()&0o077 == 0 }
 
-// ownAlone says why somebody else could have written a file.
+// ownAlone says why somebody else could have written a file, or into a
+// directory.
 func ownAlone(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return err
 	case !ownedByUser(info):
-		return errors.New("the file belongs to another user")
+		return errors.New("it belongs to another user")
 	case info.Mode()&0o022 != 0:
-		return errors.New("other users can write the file")
+		return fmt.Errorf("other users can write to it (mode %04o)", info.Mode().Perm())
 	}
 	return nil
 }

@@ -189,6 +189,9 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkState(pl.state); err != nil {
+		return nil, err
+	}
 	executable, _ := os.Executable() // unknown is harmless: the base name is compared too
 	h := &Host{
 		opts:     opts,

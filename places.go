@@ -125,3 +125,14 @@ func userDirectory(named, fallback, project string) (string, error) {
 		return named, nil
 	}
 }
+
+// checkState refuses a directory for decisions and secrets in which others may
+// have put theirs. It is not closed silently: what lies in it is to be looked at.
+func checkState(dir string) error {
+	err := ownAlone(dir)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errorf(KindConfigInvalid, "%s, with your approvals and the gateway's token, is not used: %v.", dir, err).
+		hint("If all that is in it is yours, close it: chmod 700 %s", dir)
+}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -256,6 +259,7 @@ func (h *Host) reload(ctx context.Context) error {
 		snap.Servers = append(snap.Servers, h.status(m, launches[originKey(m.Entry)]))
 	}
 	reportLikeNames(snap.Servers)
+	reportOpenSecrets(snap.Servers)
 	if h.opts.FailOnInvalid {
 		if bad := snap.errors(); len(bad) > 0 {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
@@ -378,4 +382,42 @@ func (s Snapshot) errors() []config.Problem {
 // vars is what placeholders in the host's entries stand for.
 func (h *Host) vars() config.Vars {
 	return config.Vars{Lookup: h.opts.lookup, WorkspaceRoot: h.places.project, Home: h.opts.Home, OS: runtime.GOOS}
+}
+
+// secretHeader matches headers and parts of a query that are secrets by their name.
+var secretHeader = regexp.MustCompile(`(?i)token|secret|passw|pwd|key|auth|credential|cookie|session`)
+
+// reportOpenSecrets warns of credentials that go to another machine without TLS.
+func reportOpenSecrets(servers []ServerStatus) {
+	for i := range servers {
+		st := &servers[i]
+		u, err := url.Parse(st.Server.URL)
+		if !st.InForce || st.Skip != "" || err != nil || !strings.EqualFold(u.Scheme, "http") {
+			continue
+		}
+		host := strings.ToLower(u.Hostname())
+		if host == "" || config.IsLoopback(host) || strings.HasSuffix(host, ".localhost") || !hasSecret(st.Server, u) {
+			continue
+		}
+		st.Problems = append(slices.Clip(st.Problems), config.Problem{
+			Severity: config.SeverityWarning, File: st.Origin.File, Line: st.Origin.Line, Pointer: st.Origin.Pointer,
+			Message: fmt.Sprintf("credentials go to %q over plain http: everybody in between can read them", u.Host),
+			Hint:    "Use https.",
+		})
+	}
+}
+
+// hasSecret reports whether requests to a server carry credentials.
+func hasSecret(s config.Server, u *url.URL) bool {
+	for name := range s.Headers {
+		if secretHeader.MatchString(name) {
+			return true
+		}
+	}
+	for name := range u.Query() {
+		if secretHeader.MatchString(name) {
+			return true
+		}
+	}
+	return u.User != nil || s.HeadersHelper != "" || s.Auth != nil && s.Auth.Mode != config.AuthNone
 }

@@ -47,7 +47,8 @@ func (s *line) dialHTTP(ctx context.Context, m *Manager, t Target, l *link) erro
 	if err == nil {
 		return nil
 	}
-	f := classify(l.redactor().cleanError(err)) // the server may have answered with what it was sent
+	f := classify(err)
+	f.err = l.redactor().cleanError(f.err) // the server may have answered with what it was sent
 	s.recallMissing(f)
 	return f
 }

@@ -432,10 +432,11 @@ func (s *line) settle(l *link, err error) {
 		next, s.retry.next = config.NeedsAuth, time.Time{}
 	}
 	s.log.Info("connection ended", "state", next, "error", f.err, "next", s.retry.next)
+	redact := l.redactor()
 	s.update(func(st *state) {
-		st.State, st.Reason, st.Stderr = next, f.Error(), f.stderr
+		st.State, st.Reason, st.Stderr = next, redact.clean(f.Error()), f.stderr
 		st.Attempt, st.NextRetry = s.retry.failures, s.retry.next
-		st.Challenge, st.Opening = f.challenge, nil
+		st.Challenge, st.Opening = redact.cleanChallenge(f.challenge), nil
 		st.link, st.failure = nil, f
 	})
 	s.shelf.stood(s.state.Status)

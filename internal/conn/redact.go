@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // redactor takes the secrets of an entry out of texts that people see.
@@ -113,6 +114,34 @@ func (r *redactor) cleanError(err error) error {
 		return &redactedError{clean, err}
 	}
 	return err
+}
+
+// challengeParams are those of a challenge that are for everybody to see: where
+// and for what to get a token (RFC 6750, RFC 9728, and what Entra ID adds).
+var challengeParams = []string{"realm", "scope", "error", "error_description", "error_uri", "resource_metadata", "resource", "algs", "authorization_uri", "client_id"}
+
+// cleanChallenge returns what people may see of a challenge. Of addresses that
+// is not the query, and of params that are not known it is the name alone: such
+// as a nonce, a ticket or a session, they may be worth something.
+func (r *redactor) cleanChallenge(c *wire.Challenge) *wire.Challenge {
+	if c == nil {
+		return nil
+	}
+	clean := &wire.Challenge{Scheme: c.Scheme}
+	if c.Params != nil {
+		clean.Params = make(map[string]string, len(c.Params))
+	}
+	for name, value := range c.Params {
+		if u, err := url.Parse(value); err == nil && u.Host != "" {
+			u.User, u.RawQuery, u.Fragment = nil, "", ""
+			value = u.String()
+		}
+		if value = r.clean(value); !slices.Contains(challengeParams, name) {
+			value = "[redacted]"
+		}
+		clean.Params[r.clean(name)] = value
+	}
+	return clean
 }
 
 // redactedError is an error with another text.
