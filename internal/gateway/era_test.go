@@ -221,3 +221,26 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 		t.Errorf("the other call: %+v", got)
 	}
 }
+
+// A server that does not answer to one subscription holds up no other.
+func TestListenIsAcknowledgedBesideAHungServer(t *testing.T) {
+	u := newUpstream(t, "up", wire.Version20251125)
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
+	a := w.connect(t, "http", wire.Version20260728, "up", `{}`)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = a.Call(ctx, wire.Call{Method: "subscriptions/listen", Params: json.RawMessage(`{"notifications":{"resourceSubscriptions":["x://hangs","x://refused","x://there"]}}`)})
+	}()
+	for _, uri := range []string{<-u.subscribed, <-u.subscribed, <-u.subscribed} {
+		if !slices.Contains([]string{"x://hangs", "x://refused", "x://there"}, uri) {
+			t.Errorf("subscribed to %s", uri)
+		}
+	}
+	if got := a.await(t, "notifications/subscriptions/acknowledged"); !strings.Contains(got, `"resourceSubscriptions":["x://hangs","x://there"]`) {
+		t.Errorf("acknowledged %s", got)
+	}
+	stop()
+	<-ended
+}

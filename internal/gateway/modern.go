@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -165,14 +166,7 @@ func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Fi
 		want.TaskIDs = c.listenForTasks(ctx, want.TaskIDs)
 	}
 	c.listens(sess, want.ResourceSubscriptions) // first: what it wants, nobody else's end takes back
-	honoured := want.ResourceSubscriptions[:0:0]
-	for _, uri := range want.ResourceSubscriptions {
-		if err := c.subscribe(ctx, uri); err != nil {
-			ep.gateway.log.Info("not subscribed", "client", clientName(sess), "error", err)
-			continue
-		}
-		honoured = append(honoured, uri)
-	}
+	honoured := c.subscribeAll(ctx, want.ResourceSubscriptions)
 	if want.ResourceSubscriptions != nil {
 		want.ResourceSubscriptions = honoured
 	}
@@ -195,6 +189,50 @@ func (ep *endpoint) listen(ctx context.Context, sess *wire.Session, want wire.Fi
 		done()
 	})
 	return want, nil
+}
+
+const (
+	// subscribePatience is how long a subscription waits for servers to refuse a
+	// resource. What they say later comes too late to be told.
+	subscribePatience = time.Second
+
+	maxSubscribing = 16 // resources of one subscription, at a time
+)
+
+// subscribeAll asks for updates of resources, side by side, and returns those that
+// were not refused.
+func (c *client) subscribeAll(ctx context.Context, uris []string) []string {
+	refused := make([]atomic.Bool, len(uris))
+	var asking sync.WaitGroup
+	all := make(chan struct{})
+	turns := make(chan struct{}, maxSubscribing)
+	for i, uri := range uris {
+		asking.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if err := c.subscribe(ctx, uri); err != nil {
+				refused[i].Store(true)
+				c.ep.gateway.log.Info("not subscribed", "uri", uri, "error", err)
+			}
+		})
+	}
+	go func() {
+		asking.Wait()
+		close(all)
+	}()
+	patience := time.NewTimer(subscribePatience)
+	defer patience.Stop()
+	select {
+	case <-all:
+	case <-patience.C:
+	}
+	honoured := uris[:0:0]
+	for i, uri := range uris {
+		if !refused[i].Load() {
+			honoured = append(honoured, uri)
+		}
+	}
+	return honoured
 }
 
 // listens takes note of a subscription, and of the resources that it is about.

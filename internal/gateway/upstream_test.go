@@ -93,6 +93,12 @@ func (u *upstream) HandleRequest(ctx context.Context, r *wire.Request) (json.Raw
 	case "resources/subscribe":
 		uri, _ := wire.StringMember(r.Params, "uri")
 		u.subscribed <- uri
+		switch uri {
+		case "x://hangs":
+			<-ctx.Done()
+		case "x://refused":
+			return nil, wire.Errorf(wire.CodeInvalidParams, "no such resource")
+		}
 		return json.RawMessage(`{}`), nil
 	case "prompts/list":
 		return json.RawMessage(`{"prompts":[{"name":"greet","description":"d","arguments":[{"name":"who"}]}]}`), nil
