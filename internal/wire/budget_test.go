@@ -8,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 )
 
 // attacked is a site whose memory is nearly as small as can be, and one client
@@ -177,6 +179,27 @@ func TestUnderAttackByKeptStreams(t *testing.T) {
 	if status, text := come(last); status != http.StatusOK || !strings.HasPrefix(text, "id: 1-16") {
 		t.Errorf("who comes back for what is kept gets %d %s", status, text)
 	}
+}
+
+// A stream that is kept has nothing in memory but what it counts.
+func TestKeptStreamLetsGo(t *testing.T) {
+	var ex exchange
+	ex.resumable = true
+	ex.init(1, accepted{stream: true})
+	r := ex.attach()
+	ex.start()
+	result := new([2 * maxUnsent]byte)
+	copy(result[:], `{"content":[]}`+strings.Repeat(" ", len(result)))
+	there := weak.Make(result)
+	ex.finish(Message{ID: NumberID(1), Result: result[:]})
+	if batch, state, _ := ex.take(r, nil); state != streamEnded || len(batch) == 0 {
+		t.Fatalf("%d events, state %d", len(batch), state)
+	}
+	runtime.GC()
+	if kept, _ := ex.remains(); there.Value() != nil {
+		t.Errorf("the stream says that it keeps %d bytes, and has a result of %d", kept, len(result))
+	}
+	runtime.KeepAlive(&ex)
 }
 
 // What was counted in is counted out.

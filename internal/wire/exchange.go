@@ -100,7 +100,7 @@ func (ex *exchange) settle() {
 			}
 			ex.add(answer)
 		}
-		ex.answers = nil
+		ex.answers, ex.single = nil, [1]Message{} // the stream has them now, for as long as it keeps them
 	}
 	ex.ended = ex.missing == 0 // even if it is no stream: now it cannot become one
 	ex.reader.wake()
