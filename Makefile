@@ -5,7 +5,7 @@ PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 w
 SOAK        ?= 1m
 FUZZTIME    ?= 30s
 
-.PHONY: check lint race cross soak fuzz update conformance acceptance readers bench-gateway
+.PHONY: check lint race cross soak long fuzz update conformance acceptance readers bench-gateway
 
 check: lint race cross ## everything CI runs beyond `go test ./...`
 	$(MAKE) soak SOAK=15s
@@ -27,6 +27,11 @@ cross:
 
 soak: ## long runs; SOAK is the time for each
 	PATCHBAY_SOAK=$(SOAK) go test -tags soak -race -run '^TestSoak' -timeout 30m ./...
+
+long: ## what takes longer than CI may: attacks on the real binary (Linux), soak and fuzz for a while
+	go test -count=1 -tags long -v -run '^TestLong' -timeout 15m ./internal/mcptest/attacks
+	$(MAKE) soak SOAK=1m
+	$(MAKE) fuzz FUZZTIME=10s
 
 fuzz: ## every fuzz target for FUZZTIME
 	@for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done

@@ -129,6 +129,23 @@ func (l *Lifelines) take(name string) *Lifeline {
 	return line
 }
 
+// Running counts the servers of that name that are up.
+func (l *Lifelines) Running(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range slices.Concat(l.seen, l.new) {
+		select {
+		case <-line.gone:
+		default:
+			if line.Name == name {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Gates opens all gates, of servers that run and of those to come, or closes
 // them for those to come.
 func (l *Lifelines) Gates(open bool) {
