@@ -283,7 +283,7 @@ func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification
 		if a.session.opts.Client == nil {
 			continue
 		}
-		if n.Method == "notifications/message" && a.session != owner.session && !a.session.asksForLog(a.server) {
+		if a.session != owner.session && (n.Method == "notifications/message" && !a.session.asksForLog(a.server) || !isForAll(n.Method)) {
 			continue // it may be about another one's call
 		}
 		_ = a.session.host.protect("Client", func() error { // the next one is told nevertheless
@@ -291,6 +291,17 @@ func (x serverSide) HandleNotification(ctx context.Context, n *wire.Notification
 			return nil
 		})
 	}
+}
+
+// isForAll reports whether a notification is for all that share a connection. What
+// nobody knows the meaning of may be about one of them alone.
+func isForAll(method string) bool {
+	switch method {
+	case "notifications/message", "notifications/resources/updated",
+		"notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed":
+		return true
+	}
+	return strings.HasPrefix(method, "notifications/tasks") // whose they are is looked at where tasks are known
 }
 
 // notified tells the session's user of what a server says on its own account.

@@ -244,3 +244,33 @@ func TestListenIsAcknowledgedBesideAHungServer(t *testing.T) {
 	stop()
 	<-ended
 }
+
+// What nobody knows the meaning of is passed on where it can be only one client's.
+func TestUnknownNotificationIsNotForAll(t *testing.T) {
+	u := newUpstream(t, "up", wire.Version20251125)
+	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
+	say := func(method string) {
+		for s := range u.server.Sessions() {
+			if err := s.Notify(t.Context(), method, json.RawMessage(`{}`)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	a := w.connect(t, "stdio", wire.Version20251125, "", able)
+	a.call(t, "up__echo", `{}`)
+	say("notifications/alone")
+	a.await(t, "notifications/alone")
+	b := w.connect(t, "stdio", wire.Version20251125, "", able)
+	b.call(t, "up__echo", `{}`)
+	say("notifications/shared")
+	say("notifications/tools/list_changed")
+	for _, c := range []*agent{a, b} {
+		c.call(t, "up__echo", `{}`)
+		c.call(t, "up__echo", `{}`) // what came before is heard by now
+		for len(c.heard) > 0 {
+			if h := <-c.heard; h.method == "notifications/shared" {
+				t.Error("heard what may be about the other one alone")
+			}
+		}
+	}
+}
