@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"context"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -34,8 +33,11 @@ func (h *headers) redactor() *redactor {
 			secrets = append(secrets, text)
 		}
 	}
-	header, _ := h.current(context.Background())
-	for _, values := range header {
+	now := h.issued()
+	if now == nil { // the helper failed, and nothing was sent
+		now = &issue{}
+	}
+	for _, values := range now.header {
 		for _, v := range values {
 			hide(v)
 			if _, token, ok := strings.Cut(v, " "); ok { // as in Bearer token
