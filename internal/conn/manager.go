@@ -154,7 +154,9 @@ type Manager struct {
 	closed bool
 	seats  map[string]*seat
 	holds  map[holdKey]hold
-	ending []*line // perhaps not yet gone, which Close waits for
+	held   map[string][]holdKey // of those, by session
+	groups map[groupKey]hold    // of those, by what decides who shares a connection
+	ending []*line              // perhaps not yet gone, which Close waits for
 
 	subscribed map[subscription]Profile
 	levels     map[logLevel]string
@@ -173,6 +175,22 @@ type holdKey struct {
 }
 
 func (p Profile) holdKey() holdKey { return holdKey{p.Key, p.Roots, p.Session, p.Legacy} }
+
+// groupKey is what sessions have in common that share a connection, as far as
+// their server can be shared: a gateway has thousands, of a few kinds.
+type groupKey struct {
+	profile, roots         string
+	legacy, askable, brief bool
+	ownRoots               bool // which nobody else can have
+}
+
+func (p Profile) groupKey() groupKey {
+	g := groupKey{profile: p.Key, roots: p.Roots, legacy: p.Legacy, askable: p.Askable, brief: p.Brief}
+	if p.Roots != "" && p.Roots == p.Session {
+		g.roots, g.ownRoots = "", true
+	}
+	return g
+}
 
 // NewManager returns a Manager without servers. Close it.
 func NewManager(o Options) *Manager { return newManagerIn(newPool(o), o) }
@@ -196,7 +214,7 @@ func (m *Manager) Guard() *proc.Guard { return m.pool.guard }
 func newManagerIn(p *pool, o Options) *Manager {
 	m := &Manager{
 		opts: o, pool: p, resolver: o.Resolver, ownKey: "own " + string(o.Capabilities),
-		seats: map[string]*seat{}, holds: map[holdKey]hold{},
+		seats: map[string]*seat{}, holds: map[holdKey]hold{}, held: map[string][]holdKey{}, groups: map[groupKey]hold{},
 		subscribed: map[subscription]Profile{}, levels: map[logLevel]string{},
 	}
 	if m.resolver == nil {
@@ -274,20 +292,38 @@ func (m *Manager) Hold(p Profile) {
 // hold reports whether no session was like that before.
 func (m *Manager) hold(p Profile) (first bool) {
 	p = m.declared(p)
-	h := m.holds[p.holdKey()]
-	m.holds[p.holdKey()] = hold{h.count + 1, p}
-	return h.count == 0
+	key, group := p.holdKey(), p.groupKey()
+	h, g := m.holds[key], m.groups[group]
+	m.holds[key] = hold{h.count + 1, p}
+	if h.count > 0 {
+		return false
+	}
+	m.held[p.Session] = append(m.held[p.Session], key)
+	shared := p.shared()
+	shared.Roots = group.roots
+	m.groups[group] = hold{g.count + 1, shared}
+	return g.count == 0
 }
 
 // letGo reports whether no session is like that any more.
 func (m *Manager) letGo(p Profile) (last bool) {
 	p = m.declared(p)
-	h := m.holds[p.holdKey()]
+	key, group := p.holdKey(), p.groupKey()
+	h := m.holds[key]
 	if h.count--; h.count > 0 {
-		m.holds[p.holdKey()] = h
+		m.holds[key] = h
 		return false
 	}
-	delete(m.holds, p.holdKey())
+	delete(m.holds, key)
+	if m.held[p.Session] = slices.DeleteFunc(m.held[p.Session], func(k holdKey) bool { return k == key }); len(m.held[p.Session]) == 0 {
+		delete(m.held, p.Session)
+	}
+	g := m.groups[group]
+	if g.count--; g.count > 0 {
+		m.groups[group] = g
+	} else {
+		delete(m.groups, group)
+	}
 	return true
 }
 
@@ -325,7 +361,7 @@ func (m *Manager) Release(p Profile) {
 
 // declares reports whether there are sessions with profiles of that key.
 func (m *Manager) declares(key string) bool {
-	for of := range m.holds {
+	for of := range m.groups {
 		if of.profile == key {
 			return true
 		}

@@ -260,23 +260,48 @@ func (up *upstream) keyOf(p Profile) lineKey {
 	return key
 }
 
-// sessions returns how many open sessions use the line of a key, and one of their
-// profiles.
-func (up *upstream) sessions(key lineKey) (n int, p Profile) {
+// sessions returns how many open sessions use the line of a key.
+func (up *upstream) sessions(key lineKey) (n int) {
 	for _, s := range up.seats {
-		for _, h := range s.manager.holds {
-			if up.keyOf(h.profile) == key {
-				n, p = n+h.count, h.profile
+		m := s.manager
+		for _, id := range []string{key.session, key.roots} { // where either is of one session
+			for _, k := range m.held[id] {
+				if id != "" && up.keyOf(m.holds[k].profile) == key {
+					return n + 1
+				}
+			}
+		}
+		for of, g := range m.groups {
+			if up.sharesIn(of, g) && up.keyOf(g.profile) == key {
+				n += up.sharing(m, of, g)
 			}
 		}
 	}
-	return n, p
+	return n
+}
+
+// sharesIn reports whether sessions of a group share lines at all.
+func (up *upstream) sharesIn(of groupKey, g hold) bool {
+	return !up.apart(g.profile) && !(of.ownRoots && up.asksRoots)
+}
+
+// sharing is how many sessions of a group share a line: all but those that have
+// one of their own.
+func (up *upstream) sharing(m *Manager, of groupKey, g hold) int {
+	n := g.count
+	for id := range up.solo {
+		for _, k := range m.held[id] {
+			if m.holds[k].profile.groupKey() == of {
+				n--
+			}
+		}
+	}
+	return n
 }
 
 // held reports whether a session that is open is entitled to a line.
 func (up *upstream) held(l *line) bool {
-	n, _ := up.sessions(l.key)
-	return n > 0
+	return up.sessions(l.key) > 0
 }
 
 // learn takes note of something about the server that decides who can share a
@@ -325,7 +350,7 @@ func (up *upstream) hand(was, is Profile) *line {
 	if from == to {
 		return l
 	}
-	if n, _ := up.sessions(from); n > 0 || up.lines[to] != nil {
+	if up.sessions(from) > 0 || up.lines[to] != nil {
 		return nil
 	}
 	delete(up.lines, from)
@@ -344,10 +369,10 @@ func (up *upstream) favourite() Profile {
 	}
 	sessions := map[lineKey]hold{}
 	for _, s := range up.seats {
-		for _, h := range s.manager.holds {
-			if !up.apart(h.profile) {
-				key := up.keyOf(h.profile)
-				sessions[key] = hold{sessions[key].count + h.count, h.profile.shared()}
+		for of, g := range s.manager.groups {
+			if n := up.sharing(s.manager, of, g); n > 0 && up.sharesIn(of, g) {
+				key := up.keyOf(g.profile)
+				sessions[key] = hold{sessions[key].count + n, g.profile}
 			}
 		}
 	}
@@ -531,7 +556,7 @@ func (up *upstream) prune(gently bool) (ended []*line) {
 		}
 		p := up.favourite()
 		key := up.keyOf(p)
-		if n, _ := up.sessions(key); up.standing == old && (old.key.session != "" || old.key != key && n > 0 && old.resting()) {
+		if up.standing == old && (old.key.session != "" || old.key != key && old.resting() && up.sessions(key) > 0) {
 			up.takeOver(up.lines[key], p, gently)
 		}
 		if up.standing != old {

@@ -90,10 +90,8 @@ func (m *Manager) handOn(was Profile) {
 		if sub.session != was.Session || m.declared(p).holdKey() != was.holdKey() || m.holds[was.holdKey()].count > 0 {
 			continue
 		}
-		for key, h := range m.holds {
-			if key.session == was.Session {
-				m.subscribed[sub] = h.profile
-			}
+		for _, key := range m.held[was.Session] {
+			m.subscribed[sub] = m.holds[key].profile
 		}
 	}
 }
