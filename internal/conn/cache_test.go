@@ -93,7 +93,7 @@ func TestSavedCatalog(t *testing.T) {
 func TestEraIsRemembered(t *testing.T) {
 	dir := t.TempDir()
 	f := &fake{other: forever}
-	for _, want := range []time.Duration{3 * second, 0} {
+	for _, want := range []time.Duration{3050 * time.Millisecond, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
 			s := one(t, newManager(t, Options{CacheDir: dir}), keyed(f, "key"))

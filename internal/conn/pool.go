@@ -596,7 +596,7 @@ type Shared struct {
 
 // afterlife is how long a server may go on with a call that was given up, and ask
 // something in it.
-const afterlife = time.Minute
+const afterlife = 10 * time.Second
 
 // Abandon takes note that a session has given up a call over the connection.
 func (s *Shared) Abandon(session string) {

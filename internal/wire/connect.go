@@ -170,6 +170,9 @@ func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) 
 			return DialectLegacy, err
 		} // else the server is another one than it was
 	}
+	if _, overHTTP := c.link.(*HTTPClient); !overHTTP {
+		return c.modernFirst(ctx)
+	}
 	probe, stop := context.WithTimeoutCause(ctx, c.options.ProbeTimeout, errProbe)
 	defer stop()
 	err := c.discover(probe)
@@ -186,8 +189,8 @@ func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) 
 		return "", err
 	}
 	dialect := DialectLegacy
-	if _, overHTTP := c.link.(*HTTPClient); overHTTP && errors.Is(err, errProbe) {
-		dialect = "" // a slow start is more likely there than a server that does not answer
+	if errors.Is(err, errProbe) {
+		dialect = "" // a slow start is more likely than a server that does not answer
 	}
 	return dialect, c.initialize(ctx, version)
 }

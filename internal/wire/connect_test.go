@@ -157,7 +157,7 @@ func TestConnectFindsTheEra(t *testing.T) {
 func TestConnectSilentLegacyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eras := &memoryEras{}
-		for round, want := range []time.Duration{3 * time.Second, 0} {
+		for round, want := range []time.Duration{3*time.Second + answerGrace, 0} {
 			var late Message
 			tr, seen := streamServer(t, func(c Conn, m Message) {
 				switch m.Method {

@@ -20,65 +20,136 @@ func (c *Client) legacyFirst(ctx context.Context) (Dialect, error) {
 	if h, ok := c.link.(*HTTPClient); ok {
 		return c.legacyFirstHTTP(ctx, h)
 	}
-	result, err := c.firstAnswer(ctx)
-	if err != nil {
-		return "", err
-	}
-	if _, modern := Member(result, "supportedVersions"); modern {
+	result, refusal, _ := c.firstAnswer(ctx,
+		func(ctx context.Context) (json.RawMessage, error) { return c.askInitialize(ctx, Version20251125) },
+		func(err error) request {
+			if err != nil && !refusesLegacy(err) {
+				return nil
+			}
+			return c.askDiscover
+		})
+	switch {
+	case result == nil:
+		return "", refusal
+	case isDiscovery(result):
 		c.opened(Modern, Version20260728, result)
 		return DialectModern, nil
 	}
 	return "", c.initialized(ctx, result)
 }
 
-// firstAnswer asks a server on a stream in the legacy era and, if it refuses or
-// is silent for a while, in the modern one. One that is only slow to start may
-// answer both: the first answer counts that tells of an era.
-func (c *Client) firstAnswer(ctx context.Context) (json.RawMessage, error) {
+// modernFirst prefers the modern era of a server on a stream.
+func (c *Client) modernFirst(ctx context.Context) (Dialect, error) {
+	discover := func(ctx context.Context) (json.RawMessage, error) {
+		result, err := c.askDiscover(ctx)
+		if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeUnsupportedVersion {
+			if supported, _ := Member(e.Data, "supported"); listsVersion(supported, Version20260728) {
+				result, err = c.askDiscover(ctx) // that is what it was sent: perhaps it was not ready
+			}
+		}
+		return result, err
+	}
+	result, err, refusal := c.firstAnswer(ctx, discover, func(err error) request {
+		version := Version20251125
+		if err != nil {
+			version = c.legacyVersion(err)
+		}
+		if version == "" {
+			return nil
+		}
+		return func(ctx context.Context) (json.RawMessage, error) { return c.askInitialize(ctx, version) }
+	})
+	switch {
+	case result == nil && refusal != nil:
+		return "", refusal
+	case result == nil:
+		return "", err
+	case isDiscovery(result):
+		c.opened(Modern, Version20260728, result)
+		return DialectModern, nil
+	}
+	return DialectLegacy, c.initialized(ctx, result)
+}
+
+// isDiscovery tells the answer to server/discover from that to initialize.
+func isDiscovery(result json.RawMessage) bool {
+	_, ok := Member(result, "supportedVersions")
+	return ok
+}
+
+// answerGrace is how much later than the next an answer may arrive that was sent
+// before it.
+const answerGrace = 50 * time.Millisecond
+
+// request asks a server for what it says of itself.
+type request = func(context.Context) (json.RawMessage, error)
+
+// firstAnswer asks a server on a stream in one era and, if it refuses or is silent
+// for a while, in the other, of which next says how: err is the refusal, nil if it
+// was silent, and there may be no other way. One that is only slow to start may
+// answer both: the first answer counts that tells of an era. Otherwise result is
+// nil, and the errors are those of the two.
+func (c *Client) firstAnswer(ctx context.Context, first request, next func(err error) request) (result json.RawMessage, firstErr, secondErr error) {
 	type answer struct {
 		result json.RawMessage
 		err    error
 	}
 	var asking sync.WaitGroup
-	ask := func(request func() (json.RawMessage, error)) <-chan answer {
+	outer := ctx
+	ctx, stop := context.WithCancel(ctx)
+	defer asking.Wait()
+	defer stop()
+	ask := func(r request) <-chan answer {
 		done := make(chan answer, 1)
 		asking.Go(func() {
-			result, err := request()
+			result, err := r(ctx)
 			done <- answer{result, err}
 		})
 		return done
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer asking.Wait()
-	defer stop()
-	legacy := ask(func() (json.RawMessage, error) { return c.askInitialize(ctx, Version20251125) })
-	var modern <-chan answer
-	discover := func() { modern = ask(func() (json.RawMessage, error) { return c.askDiscover(ctx) }) }
+	one, two := ask(first), (<-chan answer)(nil)
 	probe := time.NewTimer(c.options.ProbeTimeout)
 	defer probe.Stop()
 	silence := probe.C
-	var refusal error // of the legacy era
 	for {
 		select {
-		case a := <-legacy:
-			if a.err == nil || ctx.Err() != nil || !refusesLegacy(a.err) {
-				return a.result, a.err
-			}
-			legacy, refusal, silence = nil, a.err, nil
-			if modern == nil {
-				discover()
-			}
-		case a := <-modern:
+		case a := <-one:
 			if a.err == nil {
-				return a.result, nil
+				return a.result, nil, nil
 			}
-			if legacy == nil {
-				return nil, refusal // the error of who was asked first tells more
+			other := next(a.err)
+			if other == nil || outer.Err() != nil {
+				return nil, a.err, nil
 			}
-			modern = nil // it is slow, and speaks the legacy era alone
+			one, firstErr = nil, a.err
+			switch {
+			case secondErr != nil:
+				return nil, firstErr, secondErr
+			case two == nil:
+				two, silence = ask(other), nil
+			}
+		case a := <-two:
+			if a.err == nil && one == nil {
+				return a.result, nil, nil
+			}
+			if a.err == nil {
+				// One that was slow to start has answered what it was asked first just before.
+				grace := time.NewTimer(answerGrace)
+				defer grace.Stop()
+				select {
+				case b := <-one:
+					if b.err == nil {
+						a = b
+					}
+				case <-grace.C:
+				}
+				return a.result, nil, nil
+			}
+			if two, secondErr = nil, a.err; one == nil || outer.Err() != nil {
+				return nil, firstErr, secondErr
+			}
 		case <-silence:
-			silence = nil
-			discover()
+			two, silence = ask(next(nil)), nil
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestConnectPrefersLegacy(t *testing.T) {
 		{"both eras", legacy, modern, Legacy, 0, "", ""},
 		{"legacy only", legacy, unknown, Legacy, 0, "", ""},
 		{"modern only", unknown, modern, Modern, 0, DialectModern, ""},
-		{"modern only, silent to initialize", never, modern, Modern, 3 * time.Second, DialectModern, ""},
+		{"modern only, silent to initialize", never, modern, Modern, 3*time.Second + answerGrace, DialectModern, ""},
 		{"another version", func(c Conn, m Message) {
 			answerWith(c, m, strings.Replace(oldServer, "2025-06-18", "2026-07-28", 1))
 		}, modern, Modern, 0, DialectModern, ""},
@@ -147,6 +147,38 @@ func TestConnectPrefersLegacyHTTP(t *testing.T) {
 			}
 			if d := eras.m["k"]; d != tt.remembered {
 				t.Errorf("remembered %q", d)
+			}
+		})
+	}
+}
+
+// A server that takes longer to start than the probe has patience is spoken to in
+// the era it would be spoken to in if it were fast.
+func TestConnectSlowServerOfBothEras(t *testing.T) {
+	for _, preferLegacy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			started := make(chan struct{})
+			time.AfterFunc(10*time.Second, func() { close(started) })
+			tr, _ := streamServer(t, func(c Conn, m Message) {
+				<-started // and then reads what has come
+				switch m.Method {
+				case "initialize":
+					answerWith(c, m, oldServer)
+				case "server/discover":
+					answerWith(c, m, newServer)
+				}
+			})
+			eras := &memoryEras{}
+			c, err := Connect(t.Context(), tr, &ClientOptions{Eras: eras, EraKey: "k", PreferLegacy: preferLegacy, Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if legacy := c.Opening().Era == Legacy; legacy != preferLegacy {
+				t.Errorf("prefers legacy: %v, era %v", preferLegacy, c.Opening().Era)
+			}
+			if d := eras.m["k"]; d == DialectLegacy {
+				t.Error("it is remembered as one of the legacy era")
 			}
 		})
 	}
