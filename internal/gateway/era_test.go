@@ -262,14 +262,23 @@ func TestUnknownNotificationIsNotForAll(t *testing.T) {
 	a.await(t, "notifications/alone")
 	b := w.connect(t, "stdio", wire.Version20251125, "", able)
 	b.call(t, "up__echo", `{}`)
-	say("notifications/shared")
-	say("notifications/tools/list_changed")
 	for _, c := range []*agent{a, b} {
-		c.call(t, "up__echo", `{}`)
-		c.call(t, "up__echo", `{}`) // what came before is heard by now
-		for len(c.heard) > 0 {
-			if h := <-c.heard; h.method == "notifications/shared" {
+		if err := c.Subscribe(t.Context(), "up://own"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-u.subscribed
+	say("notifications/shared")
+	for s := range u.server.Sessions() {
+		_ = s.Notify(t.Context(), "notifications/resources/updated", json.RawMessage(`{"uri":"up://own"}`))
+	}
+	for _, c := range []*agent{a, b} {
+		for h := range c.heard {
+			if h.method == "notifications/shared" {
 				t.Error("heard what may be about the other one alone")
+			}
+			if h.method == "notifications/resources/updated" { // which came after it
+				break
 			}
 		}
 	}
