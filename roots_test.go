@@ -3,6 +3,7 @@ package patchbay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,17 +35,20 @@ func (pinging) HandleNotification(context.Context, *wire.Notification) {}
 
 // nosy is a local server that asks its clients for roots, as often as it is asked
 // to. It says which of its connections answered.
-type nosy struct{ connections atomic.Int32 }
+type nosy struct {
+	version     string // empty means the older era
+	connections atomic.Int32
+}
 
 func (n *nosy) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
-	return mcptest.ServeLocal(ctx, rw, nosyConnection(n.connections.Add(1)), wire.Version20251125)
+	return mcptest.ServeLocal(ctx, rw, nosyConnection(n.connections.Add(1)), cmp.Or(n.version, wire.Version20251125))
 }
 
 type nosyConnection int32
 
 func (n nosyConnection) HandleRequest(ctx context.Context, r *wire.Request) (json.RawMessage, error) {
 	var roots json.RawMessage
-	if r.Method == "custom/roots" {
+	if r.Method == "custom/roots" || r.Method == "tools/call" {
 		var err error
 		if roots, err = r.Ask(ctx, "roots/list", nil); err != nil {
 			return nil, err
@@ -136,6 +140,33 @@ func TestRootsCountWhereTheyAreAskedFor(t *testing.T) {
 	ask(a, "custom/roots")
 	if n := askedA.Load(); n != 2 {
 		t.Errorf("asked %d times for roots that are told of when they change", n)
+	}
+}
+
+// A server of the newer era asks in each call whose it is, and is shared whatever
+// the roots.
+func TestRootsOfNewerServersDoNotCount(t *testing.T) {
+	n := &nosy{version: wire.Version20260728}
+	h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, InProcess: map[string]LocalServer{"p": n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var connections []string
+	for _, want := range []string{"a", "b", "a"} {
+		var root atomic.Value
+		root.Store(want)
+		s, _ := rootedSession(t, h, &root, true)
+		// tools/call is one of the requests in which such a server may ask.
+		raw, err := s.send(t.Context(), "p", wire.Call{Method: "tools/call", Params: json.RawMessage(`{"name":"roots"}`)})
+		if uris, _ := wire.Member(raw, "roots"); err != nil || string(uris) != fmt.Sprintf(`{"roots":[{"uri":%q}]}`, want) {
+			t.Errorf("%s, %v, want %s", raw, err, want)
+		}
+		connection, _ := wire.Member(raw, "connection")
+		connections = append(connections, string(connection))
+	}
+	if connections[0] != connections[1] || connections[1] != connections[2] {
+		t.Errorf("connections %v", connections)
 	}
 }
 

@@ -102,7 +102,9 @@ func (x serverSide) roots(ctx context.Context, r *wire.Request) (json.RawMessage
 		}
 		roots = answer
 	}
-	x.shared.AsksForRoots(to[0].session.profile())
+	if c, ok := r.Link.(*wire.Client); !ok || c.Opening().Era == wire.Legacy { // a modern server asks in each call anew
+		x.shared.AsksForRoots(to[0].session.profile())
+	}
 	return roots, nil
 }
 

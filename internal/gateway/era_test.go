@@ -1,5 +1,7 @@
 package gateway_test
 
+//lint:file-ignore SA1019 servers go on asking in the way of the older era
+
 import (
 	"context"
 	"encoding/json"
