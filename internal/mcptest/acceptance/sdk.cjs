@@ -9,10 +9,12 @@ const [modules, generation, way, url, patchbay] = process.argv.slice(2);
 // The tools, and who waits for some.
 let tools = [];
 let changed = () => {};
+let closing = false; // then a list that is being fetched ends with an error
 const listChanged = {
   tools: {
     debounceMs: 0,
     onChanged: (error, list) => {
+      if (closing) return;
       if (error) throw error;
       tools = list;
       changed();
@@ -71,6 +73,7 @@ async function main() {
   assert.match(await call('everything__get-roots-list', {}), /file:\/\/\/acceptance/);
   assert.match(await call('modern__ask', { count: 2 }), /accept accept/);
 
+  closing = true;
   await client.close();
   console.log('everything works');
 }
