@@ -188,11 +188,14 @@ func (c *Client) handshake(ctx context.Context, known Dialect) (Dialect, error) 
 	if version == "" || ctx.Err() != nil {
 		return "", err
 	}
-	dialect := DialectLegacy
-	if errors.Is(err, errProbe) {
-		dialect = "" // a slow start is more likely than a server that does not answer
+	if !errors.Is(err, errProbe) {
+		return DialectLegacy, c.initialize(ctx, version)
 	}
-	return dialect, c.initialize(ctx, version)
+	// A slow start is more likely than a server that does not answer.
+	if err = c.initialize(ctx, version); err != nil && ctx.Err() == nil && refusesLegacy(err) && c.discover(ctx) == nil {
+		return DialectModern, nil
+	}
+	return "", err
 }
 
 var (

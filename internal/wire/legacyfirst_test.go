@@ -183,3 +183,31 @@ func TestConnectSlowServerOfBothEras(t *testing.T) {
 		})
 	}
 }
+
+// A server of the modern era alone that is slow to start refuses what it is asked
+// then, and is asked again.
+func TestConnectSlowModernHTTPServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		discoveries := 0
+		rt := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
+			if m.Method != "server/discover" {
+				respondError(w, m, 400, Errorf(CodeHeaderMismatch, "no version"))
+				return
+			}
+			if discoveries++; discoveries == 1 {
+				<-r.Context().Done()
+				return
+			}
+			respondJSON(w, m, newServer)
+		}).inMemory(t)
+		eras := &memoryEras{}
+		c, err := Connect(t.Context(), HTTP("http://server.example", &HTTPClientOptions{Transport: rt}), &ClientOptions{Eras: eras, EraKey: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Opening().Era != Modern || eras.m["k"] != DialectModern {
+			t.Errorf("era %v, remembered %q", c.Opening().Era, eras.m["k"])
+		}
+		c.Close()
+	})
+}
