@@ -51,6 +51,7 @@ func run(ctx context.Context, url, name, hints string) error {
 		Capabilities: json.RawMessage(`{"elicitation":{"form":{"applyDefaults":true}}}`),
 		Handler:      user{},
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		ProbeTimeout: 20 * time.Second, // the suite starts all its servers at once: a silence of three says nothing
 	})
 	if err != nil {
 		return err
