@@ -28,16 +28,6 @@ func hookSettings(event, matcher, command string, timeout int) string {
 	return string(data)
 }
 
-func (c *computer) userSettings(text string) {
-	c.t.Helper()
-	c.write(filepath.Join(c.home, ".config", "patchbay", "settings.json"), text)
-}
-
-func (c *computer) projectSettings(text string) {
-	c.t.Helper()
-	c.write(filepath.Join(c.project, ".patchbay", "settings.json"), text)
-}
-
 // notesComputer has the server notes.
 func notesComputer(t *testing.T) *computer {
 	t.Helper()

@@ -45,6 +45,16 @@ func (c *computer) write(path, text string) {
 	}
 }
 
+func (c *computer) userSettings(text string) {
+	c.t.Helper()
+	c.write(filepath.Join(c.home, ".config", "patchbay", "settings.json"), text)
+}
+
+func (c *computer) projectSettings(text string) {
+	c.t.Helper()
+	c.write(filepath.Join(c.project, ".patchbay", "settings.json"), text)
+}
+
 func (c *computer) open() *patchbay.Host {
 	c.t.Helper()
 	h, err := patchbay.Open(c.t.Context(), c.opts)
