@@ -16,9 +16,28 @@ const (
 	raw      = "raw bytes"
 	sdk      = "Go SDK"
 	patchbay = "Patchbay"
+	before   = "Patchbay before" // with -before
 )
 
-func contestants() []string { return []string{direct, raw, sdk, patchbay} }
+func (b *bench) contestants() []string {
+	all := []string{direct, raw, sdk, patchbay}
+	if b.before != "" {
+		all = append(all, before)
+	}
+	return all
+}
+
+// patchbays are the programs to measure where only Patchbay is, by the names of
+// their rows.
+func (b *bench) patchbays() []string { return b.contestants()[3:] }
+
+// home is where one of them lives.
+func (b *bench) home(name, dir string, servers int) home {
+	if name == before {
+		return home{b.before, filepath.Join(b.dir, "before-"+dir), servers}
+	}
+	return home{b.patchbay, filepath.Join(b.dir, dir), servers}
+}
 
 // modernPath is where the SDK's proxy serves the modern era.
 const modernPath = "/modern"
@@ -52,8 +71,8 @@ func (b *bench) enter(ctx context.Context, name string) (*contestant, error) {
 	case sdk:
 		modern = modernPath
 		p, err = startSelf(ctx, roleSDK, b.self, roleStdio)
-	case patchbay:
-		h := home{dir: filepath.Join(b.dir, "calls"), servers: 1}
+	case patchbay, before:
+		h := b.home(name, "calls", 1)
 		if p, err = b.serve(ctx, h); err == nil {
 			token, err = b.token(ctx, h)
 		}
@@ -121,7 +140,7 @@ func (b *bench) calls(ctx context.Context) error {
 		return nil
 	}
 	field := map[string]*contestant{}
-	for _, name := range contestants() {
+	for _, name := range b.contestants() {
 		c, err := b.enter(ctx, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -134,8 +153,8 @@ func (b *bench) calls(ctx context.Context) error {
 	for _, t := range trials {
 		samples := map[string][]sample{}
 		for round := range b.rounds + 1 {
-			for i := range contestants() {
-				name := contestants()[(i+round)%len(field)] // each begins in its turn
+			for i := range b.contestants() {
+				name := b.contestants()[(i+round)%len(field)] // each begins in its turn
 				s, err := field[name].round(ctx, t.version, t.clients, b.slice)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
@@ -159,7 +178,8 @@ func (b *bench) print(version string, clients int, samples map[string][]sample) 
 		return median(ratios)
 	}
 	cpu := func(s sample) float64 { return s.cpu }
-	for _, name := range contestants() {
+	rate := func(s sample) float64 { return s.rate }
+	for _, name := range b.contestants() {
 		var costs []float64
 		var times []time.Duration
 		for _, s := range samples[name] {
@@ -172,6 +192,9 @@ func (b *bench) print(version string, clients int, samples map[string][]sample) 
 			mark = b.verdict(toRaw <= budgetRaw) + ", " + b.verdict(toSDK <= budgetSDK)
 		}
 		fmt.Printf("| %d × %s | %s | %.0f µs | %.2f | %.2f | %.2f | %.2f ms | %s | %s |\n", clients, version, name, median(costs), toRaw, toSDK,
-			ratio(name, direct, func(s sample) float64 { return s.rate }), float64(median(times).Microseconds())/1e3, budget, mark)
+			ratio(name, direct, rate), float64(median(times).Microseconds())/1e3, budget, mark)
+	}
+	if b.before != "" {
+		fmt.Printf("| %d × %s | Patchbay ÷ before | %.2f | | | %.2f | | | |\n", clients, version, ratio(patchbay, before, cpu), ratio(patchbay, before, rate))
 	}
 }

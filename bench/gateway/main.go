@@ -7,6 +7,7 @@
 //	go run ./bench/gateway          # everything, in about two minutes
 //	go run ./bench/gateway -check   # the same; fails if a budget is missed
 //	go run ./bench/gateway -run 'calls, 16'
+//	go run ./bench/gateway -before older/patchbay   # and what has changed since
 //
 // Every contestant is a process of its own with its own copy of the same server
 // behind it. Clients speak Streamable HTTP, the servers stdio. The contestants
@@ -43,6 +44,7 @@ func main() {
 	check := flag.Bool("check", false, "exit with status 1 if a budget is missed")
 	only := flag.String("run", "", "measure only what matches this regular `expression`, as in 'calls, 16 × 2026'")
 	binary := flag.String("patchbay", "", "measure this `program` instead of building one")
+	before := flag.String("before", "", "measure this `program`, an earlier Patchbay, too")
 	rounds := flag.Int("rounds", 9, "measurements of each contestant")
 	slice := flag.Duration("slice", 500*time.Millisecond, "how long a contestant is called in one round")
 	flag.Parse()
@@ -54,7 +56,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	missed, err := measure(ctx, &bench{patchbay: *binary, only: pattern, rounds: *rounds, slice: *slice})
+	missed, err := measure(ctx, &bench{patchbay: *binary, before: *before, only: pattern, rounds: *rounds, slice: *slice})
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "gateway:", err)
@@ -70,6 +72,7 @@ type bench struct {
 	dir      string // everything is in it
 	self     string // the program that is the upstream
 	patchbay string
+	before   string // an earlier one, or nothing
 	only     *regexp.Regexp
 	rounds   int
 	slice    time.Duration

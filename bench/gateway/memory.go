@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -31,28 +30,37 @@ func (b *bench) idle(ctx context.Context) error {
 	}
 	fmt.Println("\n| memory that no file backs | | budget | |")
 	fmt.Println("|---|--:|---|---|")
-	h := home{filepath.Join(b.dir, "idle"), idleServers}
+	for _, name := range b.patchbays() {
+		idle, err := b.idleOf(ctx, b.home(name, "idle", idleServers))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		mark := ""
+		if name == patchbay {
+			mark = b.verdict(idle <= budgetIdle)
+		}
+		fmt.Printf("| %s, idle, %d servers connected | %s | ≤ %s | %s |\n", name, idleServers, megabytes(idle), megabytes(budgetIdle), mark)
+	}
+	return nil
+}
+
+func (b *bench) idleOf(ctx context.Context, h home) (int, error) {
 	if err := b.prepare(h); err != nil {
-		return err
+		return 0, err
 	}
 	token, err := b.token(ctx, h)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p, err := b.serve(ctx, h)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer p.stop()
 	if _, err := b.listAll(ctx, p, token, h, false); err != nil {
-		return err
+		return 0, err
 	}
-	idle, err := p.settled()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("| Patchbay, idle, %d servers connected | %s | ≤ %s | %s |\n", idleServers, megabytes(idle), megabytes(budgetIdle), b.verdict(idle <= budgetIdle))
-	return nil
+	return p.settled()
 }
 
 // settled is the memory of a process after a time in which nothing happens.
@@ -73,7 +81,7 @@ func (b *bench) large(ctx context.Context) error {
 	took, peaks := map[string][]time.Duration{}, map[string]int{}
 	field := map[string]*contestant{}
 	idle := map[string]int{}
-	for _, name := range contestants() {
+	for _, name := range b.contestants() {
 		c, err := b.enter(ctx, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -84,7 +92,7 @@ func (b *bench) large(ctx context.Context) error {
 	time.Sleep(idleTime)
 	failed := map[string]error{}
 	for range 5 {
-		for _, name := range contestants() {
+		for _, name := range b.contestants() {
 			if failed[name] != nil {
 				continue
 			}
@@ -104,7 +112,7 @@ func (b *bench) large(ctx context.Context) error {
 			peaks[name] = max(peaks[name], peak-idle[name])
 		}
 	}
-	for _, name := range contestants() {
+	for _, name := range b.contestants() {
 		if err := failed[name]; err != nil {
 			if name != sdk { // which takes lines of 16 MiB at most
 				return fmt.Errorf("%s: %w", name, err)

@@ -17,6 +17,7 @@ import (
 // A home is where one Patchbay lives: its directories, and files that declare
 // the servers and what may be called.
 type home struct {
+	program string // this Patchbay
 	dir     string
 	servers int
 }
@@ -96,7 +97,7 @@ func (b *bench) serve(ctx context.Context, h home) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(b.patchbay, "serve", "--http", address)
+	cmd := exec.Command(h.program, "serve", "--http", address)
 	cmd.Dir, cmd.Env = filepath.Join(h.dir, "project"), h.env()
 	cmd.Stdout, cmd.Stderr = log, log
 	p, err := launch(cmd)
@@ -130,7 +131,7 @@ func freeAddress() (string, error) {
 
 // token is what the gateway wants to be shown.
 func (b *bench) token(ctx context.Context, h home) (string, error) {
-	cmd := exec.CommandContext(ctx, b.patchbay, "token")
+	cmd := exec.CommandContext(ctx, h.program, "token")
 	cmd.Dir, cmd.Env = filepath.Join(h.dir, "project"), h.env()
 	text, err := cmd.Output()
 	if err != nil {

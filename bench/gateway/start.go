@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -27,33 +26,39 @@ func (b *bench) starts(ctx context.Context) error {
 	if !b.only.MatchString("start") {
 		return nil
 	}
-	fmt.Println("\n| servers | asked directly | Patchbay, first run | ÷ directly | Patchbay, later: first list | budget | |")
-	fmt.Println("|--:|--:|--:|--:|--:|---|---|")
+	fmt.Println("\n| servers | asked directly | | first run | ÷ directly | later: first list | budget | |")
+	fmt.Println("|--:|--:|---|--:|--:|--:|---|---|")
 	for _, servers := range []int{1, 10, 50} {
-		var directly, cold, warm []time.Duration
-		var ratios []float64
+		var directly []time.Duration
+		cold, warm, ratios := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]float64{}
 		for round := range max(b.rounds/2, 3) {
 			took, err := b.askAll(ctx, servers)
 			if err != nil {
 				return fmt.Errorf("%d servers directly: %w", servers, err)
 			}
 			directly = append(directly, took)
-			h := home{filepath.Join(b.dir, fmt.Sprintf("start-%d-%d", servers, round)), servers}
-			for _, times := range []*[]time.Duration{&cold, &warm} {
-				took, err := b.firstList(ctx, h, times == &warm)
+			for _, name := range b.patchbays() {
+				h := b.home(name, fmt.Sprintf("start-%d-%d", servers, round), servers)
+				first, err := b.firstList(ctx, h, false)
 				if err != nil {
-					return fmt.Errorf("%d servers: %w", servers, err)
+					return fmt.Errorf("%s, %d servers: %w", name, servers, err)
 				}
-				*times = append(*times, took)
+				later, err := b.firstList(ctx, h, true)
+				if err != nil {
+					return fmt.Errorf("%s, %d servers: %w", name, servers, err)
+				}
+				cold[name], warm[name] = append(cold[name], first), append(warm[name], later)
+				ratios[name] = append(ratios[name], float64(first)/float64(took))
 			}
-			ratios = append(ratios, float64(cold[round])/float64(directly[round]))
 		}
-		budget, mark := "", ""
-		if servers == 50 {
-			budget = fmt.Sprintf("≤ %d × directly; later ≤ %v", budgetCold, budgetWarm)
-			mark = b.verdict(median(ratios) <= budgetCold) + ", " + b.verdict(median(warm) <= budgetWarm)
+		for _, name := range b.patchbays() {
+			budget, mark := "", ""
+			if name == patchbay && servers == 50 {
+				budget = fmt.Sprintf("≤ %d × directly; later ≤ %v", budgetCold, budgetWarm)
+				mark = b.verdict(median(ratios[name]) <= budgetCold) + ", " + b.verdict(median(warm[name]) <= budgetWarm)
+			}
+			fmt.Printf("| %d | %s | %s | %s | %.2f | %s | %s | %s |\n", servers, millis(median(directly)), name, millis(median(cold[name])), median(ratios[name]), millis(median(warm[name])), budget, mark)
 		}
-		fmt.Printf("| %d | %s | %s | %.2f | %s | %s | %s |\n", servers, millis(median(directly)), millis(median(cold)), median(ratios), millis(median(warm)), budget, mark)
 	}
 	return nil
 }
