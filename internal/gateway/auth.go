@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -37,8 +36,8 @@ type Auth struct {
 	issuer *issuer // nil if there is none
 
 	mu     sync.Mutex
-	token  [sha256.Size]byte // its digest; guarded by mu, like what follows
-	readAt time.Time         // zero if it is not known
+	token  []byte    // guarded by mu, like what follows
+	readAt time.Time // zero if it is not known
 }
 
 // tokenAge is how long a token is believed to be the current one.
@@ -114,7 +113,7 @@ func bearer(r *http.Request) (string, error) {
 }
 
 // isToken compares with the gateway's own token, in a time that tells nothing
-// about it.
+// about it but its length, which is no secret.
 func (a *Auth) isToken(ctx context.Context, presented string) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,10 +123,9 @@ func (a *Auth) isToken(ctx context.Context, presented string) (bool, error) {
 			a.readAt = time.Time{} // whatever it was, it may have been taken back
 			return false, err
 		}
-		a.token, a.readAt = sha256.Sum256([]byte(token.Reveal())), now
+		a.token, a.readAt = []byte(token.Reveal()), now
 	}
-	digest := sha256.Sum256([]byte(presented))
-	return subtle.ConstantTimeCompare(digest[:], a.token[:]) == 1, nil
+	return len(a.token) > 0 && subtle.ConstantTimeCompare([]byte(presented), a.token) == 1, nil
 }
 
 // audiences are the resources a token may have been issued for: the whole

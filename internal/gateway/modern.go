@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -24,14 +24,17 @@ const clientIdle = 5 * time.Minute
 const maxClients = 1024
 
 // clientKey is what makes two requests be of the same client. What it says of
-// itself may be long, so it is kept as digests.
+// itself may be long, so hashes of it are kept. A client that finds another's
+// hashes gains nothing: those of one owner may as well say the same.
 type clientKey struct {
 	owner              string
-	info, capabilities [sha256.Size]byte
+	info, capabilities uint64
 }
 
+var clientSeed = maphash.MakeSeed()
+
 func keyOf(sess *wire.Session) clientKey {
-	return clientKey{sess.Owner(), sha256.Sum256(sess.ClientInfo), sha256.Sum256(sess.ClientCapabilities)}
+	return clientKey{sess.Owner(), maphash.Bytes(clientSeed, sess.ClientInfo), maphash.Bytes(clientSeed, sess.ClientCapabilities)}
 }
 
 // clients are the modern clients of an endpoint.
@@ -53,21 +56,40 @@ type modernClient struct {
 	idle  *time.Timer // looks whether that is long ago; nil until it was idle once
 }
 
-// get returns the client of a request.
+// get returns the client of a request. One that is made or ended keeps no other
+// waiting: sessions are opened and closed without the lock.
 func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
+	key := keyOf(sess)
+	m, err := cs.use(key, nil)
+	if m == nil && err == nil {
+		var made *client
+		if made, err = cs.ep.newClient(sess); err != nil {
+			return nil, nil, err
+		}
+		if m, err = cs.use(key, made); m == nil || m.client != made { // another request was faster
+			made.session.Close()
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.client, m.done, nil
+}
+
+// use begins a use of the client with a key, which is the one that was made for
+// it if there is none yet.
+func (cs *clients) use(key clientKey, made *client) (*modernClient, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.closed {
-		return nil, nil, wire.Errorf(wire.CodeInternal, "the gateway is shut down")
+		return nil, wire.Errorf(wire.CodeInternal, "the gateway is shut down")
 	}
-	key := keyOf(sess)
 	m := cs.all[key]
 	if m == nil {
-		c, err := cs.ep.newClient(sess)
-		if err != nil {
-			return nil, nil, err
+		if made == nil {
+			return nil, nil
 		}
-		m = &modernClient{client: c, key: key}
+		m = &modernClient{client: made, key: key}
 		m.done = func() { cs.leave(m) }
 		if cs.all == nil {
 			cs.all = map[clientKey]*modernClient{}
@@ -77,33 +99,39 @@ func (cs *clients) get(sess *wire.Session) (*client, func(), error) {
 		}
 	}
 	m.users++
-	return m.client, m.done, nil
+	return m, nil
 }
 
 // leave ends a use of a client.
 func (cs *clients) leave(m *modernClient) {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
 	m.users--
-	switch {
-	case m.users > 0:
-	case cs.all[m.key] != m:
-		m.end()
-	default:
+	over := m.users == 0 && cs.all[m.key] != m
+	if m.users == 0 && !over {
 		m.used = time.Now()
 		if m.idle == nil {
 			m.idle = time.AfterFunc(clientIdle, func() { cs.forget(m) })
 		}
+	}
+	cs.mu.Unlock()
+	if over {
+		m.end()
 	}
 }
 
 // forget ends a client that has been idle for long enough, and else looks again
 // when it may have been.
 func (cs *clients) forget(m *modernClient) {
+	if cs.idled(m) {
+		m.session.Close()
+	}
+}
+
+func (cs *clients) idled(m *modernClient) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.all[m.key] != m {
-		return
+		return false
 	}
 	left := clientIdle
 	if m.users == 0 {
@@ -111,24 +139,28 @@ func (cs *clients) forget(m *modernClient) {
 	}
 	if left > 0 {
 		m.idle.Reset(left)
-		return
+		return false
 	}
 	delete(cs.all, m.key)
-	m.session.Close()
+	return true
 }
 
 // left ends the clients of a connection that has ended.
 func (cs *clients) left(owner string) {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	var over []*modernClient
 	for key, m := range cs.all {
 		if key.owner != owner {
 			continue
 		}
 		delete(cs.all, key) // those that are in use end with that
 		if m.users == 0 {
-			m.end()
+			over = append(over, m)
 		}
+	}
+	cs.mu.Unlock()
+	for _, m := range over {
+		m.end()
 	}
 }
 

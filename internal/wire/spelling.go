@@ -114,12 +114,24 @@ func (s *scanner) alike(base int) bool {
 	}
 	for i, a := range names {
 		for _, b := range names[:i] {
-			if compareFolded(s.name(a), s.name(b)) == 0 {
+			if sameFolded(s.name(a), s.name(b)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// sameFolded reports whether two names differ in nothing but their case. Names of
+// the protocol begin alike, so their ends are looked at first.
+func sameFolded(a, b []byte) bool {
+	if len(a) > 0 && len(b) > 0 {
+		x, y := a[len(a)-1], b[len(b)-1]
+		if x < utf8.RuneSelf && y < utf8.RuneSelf && fold(rune(x)) != fold(rune(y)) {
+			return false
+		}
+	}
+	return compareFolded(a, b) == 0
 }
 
 // cut reports whether a name from base on has a NUL, where texts end for readers
