@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
-	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -38,15 +37,10 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "patchbay",
 		Short: "A patch bay for agents' tools",
-		Long: `Patchbay finds the MCP servers configured in any product on this machine,
-shows where each comes from, lets you add, change and approve them, and calls
-their tools.`,
-		Example: `  patchbay list                          every server, and where it stands
-  patchbay add files -- npx -y @acme/files ~/notes
-  patchbay add docs https://docs.example.com/mcp
-  patchbay test docs                     connect, step by step
-  patchbay call docs.search query=tides
-  patchbay doctor                        everything that is wrong, and where`,
+		Long:  "Patchbay offers the MCP servers of every product on this machine to any agent.",
+		Example: `  patchbay install claude-code
+  patchbay add files -- npx -y @acme/files ~/notes`,
+		Version: version(),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -57,15 +51,12 @@ their tools.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-
-		SuggestionsMinimumDistance: 2,
 	}
 	root.SetOut(a.env.Stdout)
 	root.SetErr(a.env.Stderr)
 	root.SetIn(a.env.Stdin)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef(cmd.CommandPath(), "%v", err)
-	})
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
+	root.SetVersionTemplate("patchbay {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON with a stable schema")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
@@ -74,21 +65,24 @@ their tools.`,
 	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "servers of the --mcp-config files and no others; settings hold")
 	flags.BoolVar(&a.failOnInvalid, "fail-on-invalid", false, "fail if any entry or file is invalid")
 	flags.BoolVar(&a.noDaemon, "no-daemon", false, "work alone even if a daemon (patchbay serve) is running")
-	group := func(title string, commands ...*cobra.Command) {
-		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
-		for _, cmd := range commands {
-			cmd.GroupID = title
-		}
-		root.AddCommand(commands...)
+	help := helpCommand(root)
+	groups := []commandGroup{
+		{"Start here", []*cobra.Command{
+			a.serveCommand(), a.installCommand(), a.listCommand(), a.addCommand(), a.approveCommand(), a.testCommand(),
+			a.toolsCommand(), a.callCommand(), a.doctorCommand(),
+		}},
+		{"See", []*cobra.Command{a.getCommand(), a.whyCommand(), a.logsCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand()}},
+		{"Change", []*cobra.Command{a.addJSONCommand(), a.importCommand(), a.enableCommand(), a.disableCommand(), a.removeCommand()}},
+		{"Allow", []*cobra.Command{a.rejectCommand(), a.resetCommand()}},
+		{"Operate", []*cobra.Command{a.tokenCommand(), a.uninstallCommand(), a.reconnectCommand(), a.reloadCommand(), a.versionCommand(), help}},
 	}
-	group("See", a.listCommand(), a.getCommand(), a.doctorCommand())
-	group("Change", a.addCommand(), a.addJSONCommand(), a.removeCommand(), a.enableCommand(), a.disableCommand(), a.importCommand())
-	group("Allow", a.approveCommand(), a.rejectCommand(), a.resetCommand(), a.whyCommand())
-	group("Use", a.testCommand(), a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand())
-	group("Serve", a.serveCommand(), a.tokenCommand(), a.installCommand(), a.uninstallCommand())
-	group("Operate", a.reconnectCommand(), a.reloadCommand(), a.logsCommand())
-	root.AddCommand(a.versionCommand(), guardCommand())
-	root.SetHelpCommand(helpCommand(root))
+	for _, g := range groups {
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(guardCommand())
+	root.SetHelpCommand(help)
+	completionHelp(root)
+	a.setHelp(root, groups)
 	return root
 }
 
@@ -118,10 +112,11 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 
 func unknownCommand(root *cobra.Command, name string) error {
 	message := fmt.Sprintf("unknown command %q", name)
-	if s := root.SuggestionsFor(name); len(s) > 0 {
-		message += fmt.Sprintf("; did you mean %q?", s[0])
+	e := &usageError{message: message, command: root.CommandPath()}
+	if meant := nearest(root, name); meant != "" {
+		e.meant = "Did you mean " + meant + "?"
 	}
-	return &usageError{message: message, command: root.CommandPath()}
+	return e
 }
 
 // exactly demands that a command gets just the arguments it names.
@@ -259,7 +254,7 @@ func (a *app) printError(err error) {
 	e := asError(err)
 	usage, isUsage := errors.AsType[*usageError](err)
 	if isUsage {
-		e.Kind, e.Hint = "usage", fmt.Sprintf("Run `%s --help` for usage.", usage.command)
+		e.Kind, e.Hint = "usage", strings.TrimSpace(fmt.Sprintf("%s Run `%s --help` for usage.", usage.meant, usage.command))
 	}
 	if a.json {
 		result := map[string]any{"error": e}
@@ -269,16 +264,18 @@ func (a *app) printError(err error) {
 		_ = a.print(result, nil)
 		return
 	}
-	fmt.Fprintf(a.env.Stderr, "patchbay: %s\n", config.Escape(e.Message))
-	for _, p := range e.Problems {
-		fmt.Fprintf(a.env.Stderr, "  %s\n", config.Escape(p.String()))
-		if p.Hint != "" {
-			fmt.Fprintf(a.env.Stderr, "    %s\n", config.Escape(p.Hint))
+	p := &printer{width: a.env.ErrWidth}
+	p.line("patchbay: %s", e.Message)
+	for _, pr := range e.Problems {
+		p.line("  %s", pr.String())
+		if pr.Hint != "" {
+			p.line("    %s", pr.Hint)
 		}
 	}
 	if e.Hint != "" {
-		fmt.Fprintf(a.env.Stderr, "%s\n", config.Escape(e.Hint))
+		p.line("%s", e.Hint)
 	}
+	_, _ = io.WriteString(a.env.Stderr, p.String()) // nobody reads it, then
 }
 
 // typedAnswer is a line of the input.

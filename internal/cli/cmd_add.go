@@ -75,7 +75,9 @@ Without arguments on a terminal, a few questions are asked instead.`,
 	complete(cmd, "scope", "local", "user", "project")
 	complete(cmd, "transport", "stdio", "http", "sse")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef(cmd.CommandPath(), "%v; put -- before the command if it is an option of that", err)
+		e := flagError(cmd, err)
+		e.message += "; put -- before the command if it is an option of that"
+		return e
 	})
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -74,7 +75,7 @@ func connectForGet(ctx context.Context, c *control.Client, name string, limit ti
 func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	field := func(name, value string) {
 		if value != "" {
-			p.line("%s %s", name+":"+strings.Repeat(" ", 12-len(name)), value)
+			p.field(name, config.Escape(value))
 		}
 	}
 	title := s.Name
@@ -82,8 +83,8 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 		title += " (" + s.Title + ")"
 	}
 	field("Name", title)
-	state := stateCell(s)
-	p.line("State:        "+p.paint("%s", state.style)+"%s", state.text, note(s.Reason+s.Skip))
+	state := p.stateCell(s)
+	p.field("State", p.paint(state.text, state.style)+config.Escape(note(s.Reason+s.Skip)))
 	if s.Last != nil {
 		field("Last time", fmt.Sprintf("%s%s, %s", s.Last.State, note(s.Last.Reason), s.Last.At.Local().Format(time.DateTime)))
 	}
@@ -116,7 +117,7 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 		case o.ShadowedBy != nil:
 			p.line("Shadows:      %s: %s", p.place(o.Origin), o.Why)
 		default:
-			p.line("Also at:      %s: %s%s", p.place(o.Origin), stateCell(o).text, note(o.Reason+o.Skip))
+			p.line("Also at:      %s: %s%s", p.place(o.Origin), p.stateCell(o).text, note(o.Reason+o.Skip))
 		}
 	}
 }
@@ -129,7 +130,7 @@ func (p *printer) offeredTools(tools []patchbay.ToolInfo) {
 	p.line("Tools:")
 	rows := make([][]cell, 0, len(tools))
 	for _, t := range tools {
-		rows = append(rows, []cell{{text: "  " + t.Name}, {text: strings.Join(claims(t.Annotations), " ")}, {text: firstLine(t.Description), style: dim}})
+		rows = append(rows, []cell{{text: "  " + t.Name}, {text: strings.Join(claims(t.Annotations), " ")}, p.about(t.Description)})
 	}
 	p.rows(rows)
 }

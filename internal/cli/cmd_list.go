@@ -126,8 +126,8 @@ func (p *printer) serverTable(servers []patchbay.ServerStatus) {
 	rows := make([][]cell, 0, len(servers))
 	for _, s := range servers {
 		rows = append(rows, []cell{
-			{text: s.Name}, lastStateCell(s), toolCount(s), {text: string(s.Transport)},
-			{text: fmt.Sprintf("%s (%s)", s.Origin.Product, s.Origin.Scope)}, {text: s.Target, style: dim},
+			{text: s.Name}, p.lastStateCell(s), toolCount(s), {text: string(s.Transport)},
+			{text: fmt.Sprintf("%s (%s)", s.Origin.Product, s.Origin.Scope)}, {text: s.Target, style: dim, cut: true},
 		})
 	}
 	p.table([]string{"NAME", "STATE", "TOOLS", "TYPE", "FROM", "TARGET"}, rows)
@@ -135,8 +135,8 @@ func (p *printer) serverTable(servers []patchbay.ServerStatus) {
 
 // lastStateCell renders where a server stands, and how it was found when it was
 // last tried.
-func lastStateCell(s patchbay.ServerStatus) cell {
-	c := stateCell(s)
+func (p *printer) lastStateCell(s patchbay.ServerStatus) cell {
+	c := p.stateCell(s)
 	if s.Last != nil && s.State == config.Pending {
 		c.text += fmt.Sprintf(" (last %s)", s.Last.State)
 	}
@@ -147,11 +147,11 @@ func lastStateCell(s patchbay.ServerStatus) cell {
 func toolCount(s patchbay.ServerStatus) cell {
 	switch {
 	case s.Counts == nil:
-		return cell{"-", dim}
+		return cell{text: "-", style: dim}
 	case s.Pins.Held() > 0:
-		return cell{fmt.Sprintf("%d, %d held", s.Counts.Tools, s.Pins.Held()), yellow}
+		return cell{text: fmt.Sprintf("%d, %d held", s.Counts.Tools, s.Pins.Held()), style: yellow}
 	case s.Cached:
-		return cell{fmt.Sprintf("%d cached", s.Counts.Tools), dim}
+		return cell{text: fmt.Sprintf("%d cached", s.Counts.Tools), style: dim}
 	}
 	return cell{text: fmt.Sprint(s.Counts.Tools)}
 }
@@ -160,7 +160,7 @@ func (p *printer) sourceTable(servers []patchbay.ServerStatus) {
 	rows := make([][]cell, 0, len(servers))
 	for _, s := range servers {
 		rows = append(rows, []cell{
-			{text: s.Name}, stateCell(s), {text: s.Origin.Product}, {text: string(s.Origin.Scope)}, {text: p.place(s.Origin)},
+			{text: s.Name}, p.stateCell(s), {text: s.Origin.Product}, {text: string(s.Origin.Scope)}, {text: p.place(s.Origin)},
 		})
 	}
 	p.table([]string{"NAME", "STATE", "PRODUCT", "SCOPE", "DECLARED AT"}, rows)

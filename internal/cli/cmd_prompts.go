@@ -64,7 +64,7 @@ func (p *printer) promptTable(prompts []patchbay.Prompt) {
 				args = append(args, "["+arg.Name+"=]")
 			}
 		}
-		rows = append(rows, []cell{{text: prompt.Name}, {text: prompt.Server}, {text: orDash(strings.Join(args, " "))}, {text: firstLine(about.Description), style: dim}})
+		rows = append(rows, []cell{{text: prompt.Name}, {text: prompt.Server}, {text: orDash(strings.Join(args, " "))}, p.about(about.Description)})
 	}
 	p.table([]string{"NAME", "SERVER", "ARGUMENTS", "DESCRIPTION"}, rows)
 }

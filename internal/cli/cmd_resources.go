@@ -36,7 +36,7 @@ func (p *printer) resourceTable(resources []patchbay.Resource) {
 	}
 	rows := make([][]cell, 0, len(resources))
 	for _, r := range resources {
-		rows = append(rows, []cell{{text: r.URI}, {text: r.Server}, {text: orDash(r.MIMEType)}, {text: firstLine(r.Name), style: dim}})
+		rows = append(rows, []cell{{text: r.URI}, {text: r.Server}, {text: orDash(r.MIMEType)}, p.about(r.Name)})
 	}
 	p.table([]string{"URI", "SERVER", "TYPE", "NAME"}, rows)
 }

@@ -454,7 +454,7 @@ func (p *printer) offered(servers []patchbay.ServerStatus, hooks *patchbay.Hooks
 	var rows [][]cell
 	var needs []string
 	for _, st := range servers {
-		rows = append(rows, []cell{{text: st.Name}, stateCell(st), toolCount(st), {text: st.Origin.Product + ", " + p.place(st.Origin)}})
+		rows = append(rows, []cell{{text: st.Name}, p.stateCell(st), toolCount(st), {text: st.Origin.Product + ", " + p.place(st.Origin)}})
 		if need, ok := needOf(st); ok {
 			needs = append(needs, need)
 		}
@@ -507,11 +507,11 @@ func (p *printer) connectLines(self itself, url string, auth bool) {
 	if !auth {
 		rows[len(rows)-1][1] = url
 	}
-	width := 0
+	widest := 0
 	for _, r := range rows {
-		width = max(width, len(r[0]))
+		widest = max(widest, len(r[0]))
 	}
 	for _, r := range rows {
-		p.line("  %s%s  %s", r[0], strings.Repeat(" ", width-len(r[0])), r[1])
+		p.whole("  %s%s  %s", r[0], strings.Repeat(" ", widest-len(r[0])), r[1])
 	}
 }

@@ -75,7 +75,7 @@ func (p *printer) toolTable(tools []patchbay.Tool) {
 		if t.Changed {
 			badges.style = yellow
 		}
-		rows = append(rows, []cell{{text: t.Name}, {text: orDash(t.Server)}, badges, {text: firstLine(m.Description), style: dim}})
+		rows = append(rows, []cell{{text: t.Name}, {text: orDash(t.Server)}, badges, p.about(m.Description)})
 	}
 	p.table([]string{"NAME", "SERVER", "ABOUT", "DESCRIPTION"}, rows)
 }
@@ -122,7 +122,9 @@ func (p *printer) toolSchemas(tools []patchbay.Tool) {
 		m := t.ForModel()
 		badges := strings.Join(badgesOf(t, m), " ")
 		p.line("%s", strings.TrimSpace(t.Name+"  "+badges))
-		p.block("  ", m.Description)
+		for l := range strings.SplitSeq(strings.TrimRight(m.Description, "\n"), "\n") {
+			p.line("  %s", strings.ReplaceAll(l, "\t", "    "))
+		}
 		p.jsonBlock("  ", m.InputSchema)
 	}
 }

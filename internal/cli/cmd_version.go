@@ -36,6 +36,15 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
+// version is the version and the commit on one line.
+func version() string {
+	facts := readBuildFacts()
+	if facts.Commit == "" {
+		return facts.Version
+	}
+	return facts.Version + " (" + facts.Commit[:min(len(facts.Commit), 12)] + ")"
+}
+
 func readBuildFacts() buildFacts {
 	f := buildFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

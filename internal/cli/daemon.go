@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay"
-	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -51,7 +50,9 @@ func (a *app) attach(ctx context.Context) *control.Client {
 // say tells something that is not what the command was asked for.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.env.Stderr, "patchbay: %s\n", config.Escape(fmt.Sprintf(format, args...)))
+		p := &printer{width: a.env.ErrWidth}
+		p.line("patchbay: %s", fmt.Sprintf(format, args...))
+		_, _ = io.WriteString(a.env.Stderr, p.String()) // nobody reads it, then
 	}
 }
 

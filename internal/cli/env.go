@@ -38,6 +38,8 @@ type Env struct {
 
 	Interactive bool // both standard input and standard error are a terminal
 	Colorful    bool // standard output is a terminal
+	Width       int  // columns of that terminal; 0 means unknown
+	ErrWidth    int  // columns of the terminal that standard error is; 0 means none
 }
 
 // Process returns the environment of this process.
@@ -45,6 +47,13 @@ func Process() Env {
 	dir, _ := os.Getwd()
 	home, _ := os.UserHomeDir()
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	columns := func(f *os.File) int {
+		n, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 0
+		}
+		return n
+	}
 	var guard []string
 	self, err := os.Executable()
 	if err == nil {
@@ -56,6 +65,7 @@ func Process() Env {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),
+		Width:       columns(os.Stdout), ErrWidth: columns(os.Stderr),
 	}
 }
 

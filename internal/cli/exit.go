@@ -55,6 +55,7 @@ func exitCode(err error) int {
 type usageError struct {
 	message string
 	command string // the command whose help explains it
+	meant   string // a guess at what was; may be empty
 }
 
 func (e *usageError) Error() string { return e.message }

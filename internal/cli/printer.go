@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
@@ -19,12 +18,19 @@ import (
 type printer struct {
 	strings.Builder
 	color     bool
+	symbols   bool // besides words
+	width     int  // of the terminal, in columns; 0 means that there is none
 	home, dir string
 }
 
+// printer is for standard output.
 func (a *app) printer() *printer {
-	noColor := a.noColor || a.lookup("NO_COLOR") != "" || a.lookup("TERM") == "dumb"
-	return &printer{color: a.env.Colorful && !noColor, home: a.env.Home, dir: a.env.Dir}
+	dumb := a.lookup("TERM") == "dumb"
+	return &printer{
+		color:   a.env.Colorful && !a.noColor && a.lookup("NO_COLOR") == "" && !dumb,
+		symbols: a.env.Colorful && !dumb,
+		width:   a.env.Width, home: a.env.Home, dir: a.env.Dir,
+	}
 }
 
 func (a *app) lookup(name string) string {
@@ -62,14 +68,26 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// line writes one line; arguments are escaped.
+// line writes one line, broken between words where the terminal ends; arguments
+// are escaped.
 func (p *printer) line(format string, args ...any) {
+	for l := range strings.SplitSeq(escaped(format, args), "\n") {
+		p.WriteString(wrapped(l, p.width) + "\n")
+	}
+}
+
+// whole writes one line that somebody will copy: nothing breaks it.
+func (p *printer) whole(format string, args ...any) {
+	p.WriteString(escaped(format, args) + "\n")
+}
+
+func escaped(format string, args []any) string {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
 			args[i] = config.Escape(s)
 		}
 	}
-	fmt.Fprintf(p, format+"\n", args...)
+	return fmt.Sprintf(format, args...)
 }
 
 type style string
@@ -88,43 +106,6 @@ func (p *printer) paint(s string, st style) string {
 		return s
 	}
 	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
-}
-
-// cell is one field of a table.
-type cell struct {
-	text  string
-	style style
-}
-
-// table writes rows in columns, under a header.
-func (p *printer) table(header []string, rows [][]cell) {
-	head := make([]cell, len(header))
-	for i, h := range header {
-		head[i] = cell{h, bold}
-	}
-	p.rows(append([][]cell{head}, rows...))
-}
-
-// rows writes rows in columns; the last column is not padded.
-func (p *printer) rows(rows [][]cell) {
-	widths := map[int]int{} // by column
-	escaped := make([][]cell, len(rows))
-	for i, row := range rows {
-		escaped[i] = make([]cell, len(row))
-		for j, c := range row {
-			escaped[i][j] = cell{config.Escape(c.text), c.style}
-			widths[j] = max(widths[j], utf8.RuneCountInString(escaped[i][j].text))
-		}
-	}
-	for _, row := range escaped {
-		for i, c := range row {
-			p.WriteString(p.paint(c.text, c.style))
-			if i < len(row)-1 {
-				p.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
-			}
-		}
-		p.WriteByte('\n')
-	}
 }
 
 // path shortens a path for reading: relative to the working directory, or to
@@ -149,24 +130,26 @@ func (p *printer) place(o config.Origin) string {
 }
 
 // stateCell renders the state of a declaration, always as a word.
-func stateCell(s patchbay.ServerStatus) cell {
+func (p *printer) stateCell(s patchbay.ServerStatus) cell {
+	symbol, c := "○", cell{text: string(s.State)}
 	switch {
 	case s.Skip != "":
-		return cell{"skipped", dim}
+		symbol, c = "-", cell{text: "skipped", style: dim}
 	case s.ShadowedBy != nil:
-		return cell{"shadowed", dim}
+		symbol, c = "-", cell{text: "shadowed", style: dim}
+	case s.State == config.Connected:
+		symbol, c.style = "✓", green
+	case s.State == config.Failed:
+		symbol, c.style = "✗", red
+	case s.State == config.NeedsApproval || s.State == config.NeedsAuth:
+		symbol, c.style = "!", yellow
+	case s.State == config.Disabled:
+		symbol, c.style = "-", dim
 	}
-	switch s.State {
-	case config.Connected:
-		return cell{string(s.State), green}
-	case config.Failed:
-		return cell{string(s.State), red}
-	case config.NeedsApproval, config.NeedsAuth:
-		return cell{string(s.State), yellow}
-	case config.Disabled:
-		return cell{string(s.State), dim}
+	if p.symbols {
+		c.text = symbol + " " + c.text
 	}
-	return cell{string(s.State), plain}
+	return c
 }
 
 // problems lists what is wrong, with places and hints.
@@ -227,10 +210,31 @@ func (p *printer) text(s string) {
 	}
 }
 
+// about is a field with what a server says of something: as much of its first line
+// as the terminal has room for, or the beginning.
+func (p *printer) about(text string) cell {
+	if p.width == 0 {
+		return cell{text: firstLine(text), style: dim}
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return cell{text: strings.TrimRight(line, "\r"), style: dim, cut: true}
+}
+
+// field writes a name and a value, which has its own column and is safe to print.
+func (p *printer) field(name, value string) {
+	const column = 14
+	lines := []string{value}
+	if p.width >= column+20 {
+		lines = wrapWords(lines[0], p.width-column, p.width-column)
+	}
+	p.WriteString(name + ":" + strings.Repeat(" ", max(column-1-len(name), 1)))
+	p.WriteString(strings.Join(lines, "\n"+strings.Repeat(" ", column)) + "\n")
+}
+
 // block writes a text of several lines, each escaped and indented.
 func (p *printer) block(indent, text string) {
 	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		p.line(indent+"%s", strings.ReplaceAll(l, "\t", "    "))
+		p.whole(indent+"%s", strings.ReplaceAll(l, "\t", "    "))
 	}
 }
 

@@ -49,7 +49,7 @@ func TestReference(t *testing.T) {
 // commandNames asks for the completion of nothing, which is every command.
 func commandNames(t *testing.T) []string {
 	var names []string
-	for _, line := range strings.Split(run(t, "__complete", ""), "\n") {
+	for line := range strings.SplitSeq(run(t, "__complete", ""), "\n") {
 		name, _, described := strings.Cut(line, "\t")
 		if described && name != "help" && name != "completion" {
 			names = append(names, name)
