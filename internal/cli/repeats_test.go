@@ -46,8 +46,12 @@ func TestRepeats(t *testing.T) {
 		entry := mcptestEntry("-tell", y.address, "-sign", s.name)
 		if s.http != nil {
 			path := "/" + s.name
-			mux.Handle(path, &httpSign{sign: s, tally: y, path: path, listens: make(chan string, 100)})
-			entry = fmt.Sprintf(`{"type": "http", "url": %q%s}`, remote.URL+path, s.entry)
+			mux.Handle(path, &httpSign{sign: s, tally: y, path: path, listens: make(chan string, 100), streams: map[string]chan string{}})
+			kind := "http"
+			if s.sse {
+				kind = "sse"
+			}
+			entry = fmt.Sprintf(`{"type": %q, "url": %q%s}`, kind, remote.URL+path, s.entry)
 		}
 		entries = append(entries, fmt.Sprintf("%q: %s", s.name, entry))
 	}

@@ -28,6 +28,7 @@ type sign struct {
 
 	http      func(c *httpSign, w http.ResponseWriter, m wire.Message) // nil means stdio
 	noSession bool                                                     // the server gives out no session id
+	sse       bool                                                     // it speaks HTTP+SSE
 	entry     string                                                   // further members of the entry
 }
 
@@ -85,7 +86,17 @@ var signs = []sign{
 	{name: "httpshutting", http: status(200, someError, -32000, "the server is shutting down")},
 	{name: "httpfarewell", http: stream(`{"jsonrpc":"2.0","method":"notifications/patchbay/farewell"}`, doneAnswer)},
 	{name: "httpgone", http: func(*httpSign, http.ResponseWriter, wire.Message) { panic(http.ErrAbortHandler) }},
+	{name: "httpgoneagain", entry: `, "headers": {"Idempotency-Key": "k"}`, http: func(*httpSign, http.ResponseWriter, wire.Message) { panic(http.ErrAbortHandler) }},
+	{name: "httptext", http: raw("HTTP/1.1 200 OK\r\nContent-Length: tls: 5\r\n\r\n")},
 	{name: "httpvoid", http: stream()},
+	{name: "sse500", sse: true, http: status(500, "")},
+	{name: "ssegone", sse: true, http: func(*httpSign, http.ResponseWriter, wire.Message) { panic(http.ErrAbortHandler) }},
+	{name: "sseended", sse: true, http: func(c *httpSign, w http.ResponseWriter, _ wire.Message) {
+		c.endStreams()
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // and never says that it took the call
+			go func() { _, _ = io.Copy(conn, conn) }()
+		}
+	}},
 	{name: "httpvisit", http: stream(visitError), most: 2},
 	{name: "httpheaders", modern: true, http: status(400, someError, -32020, "header mismatch")},
 	{name: "httpnewheaders", modern: true, most: 2, entry: `, "pin": "off"`, http: func(c *httpSign, w http.ResponseWriter, m wire.Message) {
@@ -109,6 +120,16 @@ func status(code int, format string, args ...any) func(*httpSign, http.ResponseW
 		w.Header().Set("Location", c.path) // if it is a redirect
 		w.WriteHeader(code)
 		say(format, args...)(w, m.ID)
+	}
+}
+
+// raw answers with these bytes.
+func raw(text string) func(*httpSign, http.ResponseWriter, wire.Message) {
+	return func(_ *httpSign, w http.ResponseWriter, _ wire.Message) {
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = io.WriteString(c, text)
+			c.Close()
+		}
 	}
 }
 
@@ -177,10 +198,15 @@ type httpSign struct {
 
 	mu       sync.Mutex
 	sessions int
-	listens  chan string // what is said on the GET stream
+	listens  chan string            // what is said on the GET stream
+	streams  map[string]chan string // of HTTP+SSE, by session
 }
 
 func (c *httpSign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && c.sse {
+		c.serveSSE(w, r)
+		return
+	}
 	if r.Method == http.MethodGet && !c.modern {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_ = http.NewResponseController(w).Flush()
@@ -199,7 +225,12 @@ func (c *httpSign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.sse && c.streams[r.URL.RawQuery] == nil:
+		w.WriteHeader(http.StatusMethodNotAllowed)
 	case err != nil || m.Kind() != wire.KindRequest:
+		w.WriteHeader(http.StatusAccepted)
+	case c.sse && m.Method != "tools/call":
+		c.streams[r.URL.RawQuery] <- string(c.reply(m, "").AppendTo(nil))
 		w.WriteHeader(http.StatusAccepted)
 	case m.Method != "tools/call":
 		w.Header().Set("Content-Type", "application/json")
@@ -218,6 +249,38 @@ func (c *httpSign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			time.AfterFunc(300*time.Millisecond, func() { c.listens <- visited })
 		}
 		c.http(c, w, m)
+	}
+}
+
+// serveSSE is the stream of HTTP+SSE, which ends when the server wants it to.
+func (c *httpSign) serveSSE(w http.ResponseWriter, r *http.Request) {
+	said := make(chan string, 10)
+	c.mu.Lock()
+	c.sessions++
+	session := fmt.Sprint("session=", c.sessions)
+	c.streams[session] = said
+	c.mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprintf(w, "event: endpoint\ndata: %s?%s\n\n", c.path, session)
+	for {
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case text, ok := <-said:
+			if !ok {
+				return
+			}
+			fmt.Fprintf(w, "data: %s\n\n", text)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// endStreams ends all streams; c.mu is held.
+func (c *httpSign) endStreams() {
+	for session, said := range c.streams {
+		close(said)
+		delete(c.streams, session)
 	}
 }
 

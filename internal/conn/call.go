@@ -147,14 +147,7 @@ func (s *line) judge(ctx context.Context, l *link, err error, begun time.Time) {
 // wasRefused reports whether there was nobody to take the request.
 func wasRefused(err error) bool {
 	e, ok := errors.AsType[*wire.NetError](err)
-	if !ok {
-		return false
-	}
-	switch e.Reason {
-	case wire.ReasonTimeout, wire.ReasonLost, wire.ReasonNetwork, wire.ReasonRedirect:
-		return false
-	}
-	return true
+	return ok && e.Unsent && e.Reason != wire.ReasonTimeout // which took long enough
 }
 
 // comeBackLater reports whether a server, or what stands before it, did not

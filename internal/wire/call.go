@@ -216,7 +216,7 @@ func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
 	if err := p.send(ctx, k, request); err != nil {
 		if !p.take(k) {
 			o := <-k.answer // the link has ended: that is the better reason
-			if o.err != nil {
+			if o.err != nil && errors.Is(err, ErrNotSent) {
 				o.err = notSent(o.err)
 			}
 			return o.result, o.err
@@ -298,9 +298,11 @@ func (*Peer) sent(ctx context.Context, k *call, bound context.Context, err error
 		return context.Cause(ctx)
 	case bound.Err() != nil:
 		return k.timeout()
-	default:
-		return fmt.Errorf("sending %s: %w", k.Method, notSent(err))
 	}
+	if _, ok := errors.AsType[perhapsSent](err); !ok {
+		err = notSent(err)
+	}
+	return fmt.Errorf("sending %s: %w", k.Method, err)
 }
 
 func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }

@@ -142,14 +142,16 @@ func (e *endpoint) send(ctx context.Context, m httpMessage, s *clientSession) (*
 	if m.repeats != nil && m.repeats.moved != nil {
 		target = m.repeats.moved
 	}
-	for range maxRedirects + 1 {
+	for hop := range maxRedirects + 1 {
 		req := e.newRequest(ctx, m, target, header)
 		resp, err := e.transport.RoundTrip(req)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
 			}
-			return nil, nil, newNetError(err, req)
+			e := newNetError(err, req)
+			e.Unsent = e.Unsent && hop == 0
+			return nil, nil, e
 		}
 		next, err := e.redirect(resp, req)
 		if next == nil || err != nil {
@@ -184,6 +186,9 @@ func (e *endpoint) newRequest(ctx context.Context, m httpMessage, target *url.UR
 		req.Body = body.reader()
 		req.ContentLength = int64(body.length())
 		req.GetBody = func() (io.ReadCloser, error) { return body.reader(), nil }
+		if m.repeats != nil && (header["Idempotency-Key"] != nil || header["X-Idempotency-Key"] != nil) {
+			req.GetBody = nil // a header of the user's would let net/http repeat the call
+		}
 	}
 	return req.WithContext(ctx)
 }

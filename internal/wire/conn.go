@@ -15,7 +15,8 @@ type Conn interface {
 	Read() (Message, error)
 
 	// Write puts a message on its way and returns. The context bounds the wait
-	// for room, so a message is sent whole or not at all.
+	// for room, so a message is sent whole or not at all. After an error it was
+	// not sent, unless that wraps perhapsSent.
 	Write(ctx context.Context, m Message) error
 
 	// Close ends the conn, and with it every Read and Write that waits. It may
@@ -29,6 +30,12 @@ var ErrClosed = errors.New("connection closed")
 // ErrNotSent is wrapped by the error of a call that was not sent because the
 // link had ended: the other side knows nothing of it.
 var ErrNotSent = errors.New("not sent")
+
+// perhapsSent is the error of a Write after which the other side may have got the
+// message.
+type perhapsSent struct{ error }
+
+func (p perhapsSent) Unwrap() error { return p.error }
 
 // ErrNoise ends a conn whose other side sends garbage and no messages.
 var ErrNoise = errors.New("too much output that is not protocol")

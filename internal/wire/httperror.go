@@ -197,6 +197,9 @@ type NetError struct {
 	Reason NetReason
 	Host   string
 	Err    error
+
+	// Unsent: there was no connection on which the request could have been sent.
+	Unsent bool
 }
 
 func (e *NetError) Error() string {
@@ -214,11 +217,24 @@ func newNetError(err error, req *http.Request) *NetError {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // its text has the whole URL
 	}
-	reason := netReason(err)
+	reason, unsent := netReason(err), neverConnected(err)
 	if text := err.Error(); redact(text, secretsOf(req)) != text {
 		err = errors.New(redact(text, secretsOf(req)))
 	}
-	return &NetError{Reason: reason, Host: req.URL.Host, Err: err}
+	return &NetError{Reason: reason, Host: req.URL.Host, Err: err, Unsent: unsent}
+}
+
+// neverConnected reports whether an error of a RoundTripper came before it had a
+// connection. It goes by types alone: texts may quote what a server sent.
+func neverConnected(err error) bool {
+	if p, ok := errors.AsType[*ProxyError](err); ok {
+		return !p.answered
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 func netReason(err error) NetReason {
@@ -266,8 +282,12 @@ func tlsReason(err error) (NetReason, bool) {
 	}
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	_, alert := errors.AsType[tls.AlertError](err)
-	if record || alert || strings.Contains(err.Error(), "tls: ") {
-		return ReasonTLS, true // most errors of crypto/tls have no type
+	text := err.Error() // most errors of crypto/tls have no type
+	for _, from := range []string{"", "remote error: ", "local error: "} {
+		record = record || strings.HasPrefix(text, from+"tls: ")
+	}
+	if record || alert {
+		return ReasonTLS, true
 	}
 	return "", false
 }

@@ -134,12 +134,15 @@ func (c *sseConn) Write(ctx context.Context, m Message) error {
 		msg.repeats = new(Repeats)
 	}
 	resp, req, err := c.out.send(ctx, msg, &clientSession{})
-	if err != nil {
+	if e, ok := errors.AsType[*NetError](err); ok && e.Unsent {
 		return err
+	}
+	if err != nil {
+		return perhapsSent{err}
 	}
 	defer finish(resp.Body)
 	if resp.StatusCode/100 != 2 {
-		return newHTTPError(resp, req)
+		return perhapsSent{newHTTPError(resp, req)}
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ type ProxyError struct {
 	Proxy  string // host and port; empty if the setting makes no sense
 	Status int    // that it answered with; 0 if there was no answer
 	Err    error  // why there was none; nil if there was
+
+	answered bool // the request itself, not only that for a connection
 }
 
 func (e *ProxyError) Error() string {
@@ -99,11 +101,11 @@ func (t *ProxyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	proxy, err := t.direct.Proxy(r)
-	if proxy == nil || err != nil {
+	if proxy == nil || err != nil || r.URL.Scheme == "https" { // there it answers before the request is made
 		return resp, nil // a strange answer of the server
 	}
 	resp.Body.Close()
-	return nil, &ProxyError{Proxy: proxy.Host, Status: resp.StatusCode}
+	return nil, &ProxyError{Proxy: proxy.Host, Status: resp.StatusCode, answered: true}
 }
 
 // CloseIdleConnections closes those that nobody uses.
