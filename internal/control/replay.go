@@ -211,20 +211,17 @@ func (s *transcript) dismissed() bool {
 
 // listed takes note of which tools say that calling them twice does no harm.
 func (s *transcript) listed(result json.RawMessage) {
-	var list struct {
-		Tools []struct {
-			Name        string `json:"name"`
-			Annotations struct {
-				ReadOnly   bool `json:"readOnlyHint"`
-				Idempotent bool `json:"idempotentHint"`
-			} `json:"annotations"`
-		} `json:"tools"`
-	}
-	if json.Unmarshal(result, &list) != nil {
+	tools, _ := wire.Member(result, "tools")
+	var list []json.RawMessage
+	if json.Unmarshal(tools, &list) != nil {
 		return // then none of them does
 	}
-	for _, t := range list.Tools {
-		s.harmless[t.Name] = t.Annotations.ReadOnly || t.Annotations.Idempotent
+	for _, tool := range list {
+		// Not by json.Unmarshal: a server would speak of another's tool in NAME.
+		name, _ := wire.StringMember(tool, "name")
+		readOnly, _ := wire.Member(tool, "annotations", "readOnlyHint")
+		idempotent, _ := wire.Member(tool, "annotations", "idempotentHint")
+		s.harmless[name] = string(readOnly) == "true" || string(idempotent) == "true"
 	}
 }
 
