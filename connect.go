@@ -24,6 +24,7 @@ import (
 // targets is what the connections should be, given where each server stands.
 func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 	want := map[string]conn.Target{}
+	env := h.newSurroundings()
 	for _, st := range servers {
 		if !st.InForce || st.Skip != "" {
 			continue
@@ -52,7 +53,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 			if expanded.Transport() == config.Stdio && !filepath.IsAbs(expanded.Cwd) {
 				expanded.Cwd = filepath.Join(t.Dir, expanded.Cwd)
 			}
-			t.ConnectHash = policy.ConnectHash(h.common.key, st.entry.Dialect, expanded)
+			t.ConnectHash = policy.ConnectHash(h.common.key, st.entry.Dialect, expanded, env.of(st.entry, expanded, t.InheritAll))
 		}
 		want[st.Name] = t
 	}

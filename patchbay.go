@@ -111,8 +111,9 @@ type Options struct {
 	// Beside is a host that this one stands beside: both are of the same user, each
 	// in a project of its own, and they share the connections of the servers that
 	// they would connect the same way, whatever they call them. Each may be closed
-	// without the other. Home, Environ, SystemRoot, Guard and Version are those of
-	// that host, and connections log to its Logger. nil means none.
+	// without the other. Home, SystemRoot, Guard and Version are those of that host,
+	// Environ too if there is none, and connections log to its Logger. nil means
+	// none.
 	Beside *Host
 
 	Version string           // of the embedding program, as servers are told; empty means unknown
@@ -315,7 +316,10 @@ func (o Options) withDefaults() (Options, error) {
 	var err error
 	if o.Beside != nil {
 		with := o.Beside.opts
-		o.Home, o.Environ, o.SystemRoot, o.Guard, o.Version = with.Home, with.Environ, with.SystemRoot, with.Guard, with.Version
+		o.Home, o.SystemRoot, o.Guard, o.Version = with.Home, with.SystemRoot, with.Guard, with.Version
+		if o.Environ == nil {
+			o.Environ = with.Environ
+		}
 	}
 	if o.Dir == "" {
 		if o.Dir, err = os.Getwd(); err != nil {

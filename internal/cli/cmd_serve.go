@@ -158,16 +158,17 @@ func (s *serving) close() {
 	}
 }
 
-// open makes the view of a directory: its servers, and the gateway before them.
-func (s *serving) open(ctx context.Context, dir string, beside *patchbay.Host) (*control.View, error) {
+// open makes the view of a caller: its servers, and the gateway before them.
+func (s *serving) open(ctx context.Context, c control.Caller, beside *patchbay.Host) (*control.View, error) {
 	env := s.app.env
+	own := c.Dir == env.Dir && slices.Equal(c.Environ, env.Environ)
 	opts := patchbay.Options{
-		Dir: dir, Home: env.Home, Environ: env.Environ, Now: env.Now,
+		Dir: c.Dir, Home: env.Home, Environ: c.Environ, Now: env.Now,
 		Files: s.app.mcpConfig, StrictConfig: s.app.strictMCPConfig, FailOnInvalid: s.app.failOnInvalid,
 		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
 		UI:     control.UI(false), // agents answer for themselves
 		Beside: beside,            // what is connected the same way is connected once
-		Served: s.served, Serves: !s.flags.stdio && dir == env.Dir,
+		Served: s.served, Serves: !s.flags.stdio && own,
 	}
 	s.books.Attach(&opts)
 	h, err := patchbay.Open(ctx, opts)
@@ -178,7 +179,7 @@ func (s *serving) open(ctx context.Context, dir string, beside *patchbay.Host) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gateways[h] = g
-	if s.flags.stdio && dir == env.Dir {
+	if s.flags.stdio && own {
 		s.reports.Go(func() { s.tellNeeds(ctx, h) })
 	}
 	forget := s.books.Follow(h)
@@ -243,7 +244,7 @@ func (s *serving) overHTTP(ctx context.Context) error {
 		defer listener.Close()
 		s.served = append(s.served, listener.URL+"/mcp")
 	}
-	v, release, err := s.views.View(ctx, s.app.env.Dir)
+	v, release, err := s.views.View(ctx, s.app.caller())
 	if err != nil {
 		return err
 	}

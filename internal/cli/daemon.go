@@ -30,6 +30,11 @@ func (a *app) daemonPlace() (socket string, self control.Identity, err error) {
 	return control.SocketPath(self.Directories), self, err
 }
 
+// caller is for whom this process wants servers to work.
+func (a *app) caller() control.Caller {
+	return control.Caller{Dir: a.env.Dir, Environ: a.env.Environ}
+}
+
 // attach returns a client of the daemon, nil if there is none or it is not to be
 // used. Why one that is there cannot be is told on standard error.
 func (a *app) attach(ctx context.Context) *control.Client {
@@ -40,7 +45,7 @@ func (a *app) attach(ctx context.Context) *control.Client {
 	if err != nil {
 		return nil // the command's own host will say so
 	}
-	c, err := control.Dial(ctx, socket, a.env.Dir, self)
+	c, err := control.Dial(ctx, socket, a.caller(), self)
 	if err != nil && !errors.Is(err, control.ErrNoDaemon) {
 		a.say("not using the daemon that is running: %v", err)
 	}
@@ -86,7 +91,7 @@ func (a *app) serveStdio(ctx context.Context, endpoint string, d control.Daemon)
 	}
 	d.Identity = self
 	s := &control.Stdio{
-		In: a.env.Stdin, Out: closable(a.env.Stdout), Endpoint: endpoint, Dir: a.env.Dir,
+		In: a.env.Stdin, Out: closable(a.env.Stdout), Endpoint: endpoint, Caller: a.caller(),
 		Socket: path, Daemon: d, Say: a.say,
 	}
 	return s.Serve(ctx)
@@ -104,10 +109,9 @@ type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }
 
-// answeredByDaemon says whose environment counts for what was printed, if that
-// is not this command's.
+// answeredByDaemon says who knows what was printed, if that is not this command.
 func (p *printer) answeredByDaemon(c *control.Client) {
 	if d, ok := c.Daemon(); ok {
-		p.line("Answered by the daemon (process %d): variables come from its environment.", d.PID)
+		p.line("Answered by the daemon (process %d).", d.PID)
 	}
 }

@@ -33,10 +33,10 @@ func TestDaemonIsShared(t *testing.T) {
 		t.Errorf("logs: %s", out)
 	}
 	out, errs := s.run("list")
-	if !strings.Contains(out, "connected") || !strings.Contains(out, "variables come from its environment") || errs != "" {
+	if !strings.Contains(out, "connected") || !strings.Contains(out, "Answered by the daemon") || errs != "" {
 		t.Errorf("list: %s%s", out, errs)
 	}
-	if out, _ := s.run("get", "s"); !strings.Contains(out, "variables come from its environment") {
+	if out, _ := s.run("get", "s"); !strings.Contains(out, "Answered by the daemon") {
 		t.Errorf("get: %s", out)
 	}
 	if out, _ := s.run("list", "--no-daemon"); strings.Contains(out, "daemon") {

@@ -145,7 +145,7 @@ func (s *scriptServer) listTools() (json.RawMessage, error) {
 		`{"name":"wipe","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true,"openWorldHint":true}}`,
 	}
 	if s.extra {
-		tools = append(tools, `{"name":"pid","inputSchema":{"type":"object"}}`, `{"name":"ask","inputSchema":{"type":"object"}}`, `{"name":"count","inputSchema":{"type":"object"}}`, `{"name":"big","inputSchema":{"type":"object"}}`)
+		tools = append(tools, `{"name":"pid","inputSchema":{"type":"object"}}`, `{"name":"ask","inputSchema":{"type":"object"}}`, `{"name":"count","inputSchema":{"type":"object"}}`, `{"name":"big","inputSchema":{"type":"object"}}`, `{"name":"variable","inputSchema":{"type":"object"}}`, `{"name":"cwd","inputSchema":{"type":"object"}}`)
 	}
 	for i := range s.more {
 		tools = append(tools, fmt.Sprintf(`{"name":"more%02d","inputSchema":{"type":"object"}}`, i+1))
@@ -185,6 +185,15 @@ func (s *scriptServer) call(ctx context.Context, r *wire.Request) (json.RawMessa
 		return text("wiped")
 	case "pid":
 		return text(fmt.Sprint(os.Getpid()))
+	case "variable":
+		name, _ := wire.StringMember(params, "arguments", "name")
+		return text(os.Getenv(name))
+	case "cwd":
+		dir, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		return text(dir)
 	case "ask":
 		question, _ := wire.Member(params, "arguments")
 		answer, err := r.Link.Call(ctx, wire.Call{Method: "elicitation/create", Params: question})

@@ -39,7 +39,7 @@ func (s *line) dialHTTP(ctx context.Context, m *Manager, t Target, l *link) erro
 	}
 	s.took(l, StepResolved)
 	err = s.connect(ctx, m, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
-		Transport:   s.pool.http,
+		Transport:   s.pool.httpFor(m.opts.Environ),
 		Header:      l.headers.current,
 		SSEFallback: server.Type != config.HTTP,
 		Logger:      s.log,

@@ -82,10 +82,10 @@ func (e environment) get(name string) string {
 	return value
 }
 
-// childEnv is the environment of a child: what any program needs, and what the
-// entry declares.
-func childEnv(host []string, server config.Server) []string {
-	env := append(proc.BaseEnv(host), proc.ProxyEnv(host)...)
+// childEnv is the environment of a child: what it inherits, and what the entry
+// declares.
+func childEnv(host []string, all bool, server config.Server) []string {
+	env := proc.Inherited(host, all)
 	for _, name := range slices.Sorted(maps.Keys(server.Env)) {
 		env = append(env, name+"="+server.Env[name].Reveal())
 	}

@@ -15,9 +15,11 @@ func TestRedactor(t *testing.T) {
 			"DATA": config.NewSecret("/srv/data"), "KEY_FILE": config.NewSecret("/srv/key"),
 		},
 	}
-	r := newRedactor(written, resolved)
+	r := newRedactor(written, resolved, []string{"GITHUB_TOKEN=inherited-token", "EDITOR=emacs-nox", "TOKEN_FILE=/srv/token"})
 	for text, want := range map[string]string{
 		"abcdefghij and abcdef":            "[redacted] and [redacted]",
+		"inherited-token of emacs-nox":     "[redacted] of emacs-nox",
+		"no file /srv/token":               "no file /srv/token",
 		"switched on":                      "switched on",
 		"no file /srv/data/x":              "no file /srv/data/x",
 		"no file /srv/key":                 "no file [redacted]",

@@ -38,7 +38,7 @@ import (
 // Options say what a Manager works with. The zero value works.
 type Options struct {
 	Logger   *slog.Logger     // nil discards
-	Environ  []string         // of the host, as NAME=value; children get a small part of it
+	Environ  []string         // of the host, as NAME=value; children inherit a part of it, or all
 	Vars     config.Vars      // what placeholders stand for; its WorkspaceRoot is where children run
 	Resolver *secret.Resolver // nil means one made of Environ
 	Guard    *proc.Guard      // ends the children if this process is killed, and is closed with the last Manager; nil means nobody does
@@ -116,6 +116,7 @@ type Target struct {
 	Dir           string // where a child runs whose entry does not say so; empty means Vars.WorkspaceRoot
 	CatalogKey    string // a hash of the launch spec, under which the catalog is kept; empty means it is not
 	AllowCommands bool   // commands of the entry that obtain values may run
+	InheritAll    bool   // a child gets the whole environment of the host, not the basic part alone
 
 	// Check, if not nil, says why a program must not be started: file is what the
 	// command means to the child. It is asked right before, and what it returns

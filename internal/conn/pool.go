@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,7 @@ import (
 type pool struct {
 	log     *slog.Logger
 	guard   *proc.Guard
-	http    http.RoundTripper
-	ownHTTP *wire.ProxyTransport // to be closed by us, or nil
+	http    http.RoundTripper // for all; nil means one for each set of proxies
 	handler func(*Shared) wire.Handler
 	eras    eraCache
 	cache   *cache
@@ -35,6 +35,8 @@ type pool struct {
 	upstreams map[upstreamKey]*upstream
 	split     map[upstreamKey]string // those that turned out not to be fit for sharing, and why
 	news      map[*Manager]bool      // that are to be told of a change
+
+	proxies map[string]*wire.ProxyTransport // by what environments say of proxies
 }
 
 func newPool(o Options) *pool {
@@ -44,23 +46,35 @@ func newPool(o Options) *pool {
 		upstreams: map[upstreamKey]*upstream{},
 		split:     map[upstreamKey]string{},
 		news:      map[*Manager]bool{},
+		proxies:   map[string]*wire.ProxyTransport{},
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	if p.http == nil {
-		p.ownHTTP = wire.NewProxyTransport(environment(o.Environ).get)
-		p.http = p.ownHTTP
-	}
 	p.cache = newCache(o.CacheDir, p.log)
 	p.end = sync.OnceValue(func() error {
 		p.running.Wait()
-		if p.ownHTTP != nil {
-			p.ownHTTP.CloseIdleConnections()
+		for _, t := range p.proxies {
+			t.CloseIdleConnections()
 		}
 		return p.guard.Close()
 	})
 	return p
+}
+
+// httpFor returns what makes the HTTP requests of a host with that environment.
+func (p *pool) httpFor(environ []string) http.RoundTripper {
+	if p.http != nil {
+		return p.http
+	}
+	settings := append(proc.ProxyEnv(environ), "REQUEST_METHOD="+environment(environ).get("REQUEST_METHOD"))
+	key := strings.Join(settings, "\x00")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.proxies[key] == nil {
+		p.proxies[key] = wire.NewProxyTransport(environment(settings).get)
+	}
+	return p.proxies[key]
 }
 
 // unlock releases mu and tells those of a change who are to be told.

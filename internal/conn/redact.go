@@ -62,13 +62,18 @@ func (h *headers) redactor() *redactor {
 // secretName matches variables whose value is a secret by their name.
 var secretName = regexp.MustCompile(`(?i)token|secret|passw|pwd|key|auth|credential|cookie|session|dsn`)
 
+// credentialName matches variables that programs expect a credential in. Others
+// of an environment that merely sound like one, such as a session's number, are
+// what messages are about.
+var credentialName = regexp.MustCompile(`(?i)token|secret|passw|api_?key|access_?key|private_?key|credential`)
+
 // shortestSecret is the length from which a text counts as a secret. Shorter
 // ones occur in ordinary text.
 const shortestSecret = 6
 
 // newRedactor returns one for a child: written is its server as the entry has
-// it, resolved as it was started.
-func newRedactor(written, resolved config.Server) *redactor {
+// it, resolved as it was started, with the environment env.
+func newRedactor(written, resolved config.Server, env []string) *redactor {
 	var secrets []string
 	hide := func(name, text string) {
 		// A path is no secret, and often what a message is about.
@@ -78,6 +83,11 @@ func newRedactor(written, resolved config.Server) *redactor {
 	}
 	for name, value := range resolved.Env {
 		hide(name, value.Reveal())
+	}
+	for _, assignment := range env {
+		if name, value, _ := strings.Cut(assignment, "="); credentialName.MatchString(name) && !filepath.IsAbs(value) {
+			hide(name, value)
+		}
 	}
 	for i, arg := range resolved.Args {
 		name, value, pair := strings.Cut(arg, "=")

@@ -41,9 +41,8 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(cmp.Or(t.Dir, m.opts.Vars.WorkspaceRoot), dir)
 	}
-	child, err := startChecked(proc.Spec{
-		Path: server.Command, Args: server.Args, Dir: dir, Env: childEnv(m.opts.Environ, server), Guard: s.pool.guard,
-	}, t.Check)
+	env := childEnv(m.opts.Environ, t.InheritAll, server)
+	child, err := startChecked(proc.Spec{Path: server.Command, Args: server.Args, Dir: dir, Env: env, Guard: s.pool.guard}, t.Check)
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
@@ -51,7 +50,7 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
 	}
 	s.took(l, StepStarted)
-	l.process = &process{child, newRedactor(t.Entry.Server, server)}
+	l.process = &process{child, newRedactor(t.Entry.Server, server, env)}
 	s.mu.Lock()
 	s.child = l.process
 	s.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 )
 
 // Attach makes an MCP connection to the daemon, on which the client's messages
-// are served as in its directory. Endpoint is what to see, as in the path of a
+// are served as the caller's. Endpoint is what to see, as in the path of a
 // URL; empty means everything. It fails with ErrNoDaemon if the daemon has ended.
 func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error) {
 	if c.daemon == nil {
 		return nil, errors.New("there is no daemon to attach to")
 	}
-	conn, err := dial(ctx, c.socket)
+	conn, err := reach(ctx, c.socket, c.caller, c.self)
 	if err != nil {
 		return nil, orGone(err)
 	}

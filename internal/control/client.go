@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -23,7 +22,8 @@ type Client struct {
 
 	// Of a daemon's client.
 	socket string
-	dir    string
+	caller Caller
+	self   Identity
 	daemon *Identity
 }
 
@@ -34,25 +34,21 @@ var ErrNoDaemon = errors.New("no daemon is running")
 const helloTime = 3 * time.Second
 
 // Dial returns a client of the daemon that serves the control socket at path, for
-// work in the directory dir. It fails with ErrNoDaemon if there is none; any
+// work on behalf of a caller. It fails with ErrNoDaemon if there is none; any
 // other error says why the one there is must not be used by somebody who is self.
-func Dial(ctx context.Context, path, dir string, self Identity) (*Client, error) {
-	transport := patient{&http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
+func Dial(ctx context.Context, path string, caller Caller, self Identity) (*Client, error) {
+	c := &Client{socket: path, caller: caller, self: self}
+	c.transport = patient{&http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return reach(ctx, path, caller, self) },
 		DisableCompression: true,
 		MaxIdleConns:       4,
 	}}
-	c := &Client{transport: transport, socket: path, dir: dir}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	patience := time.AfterFunc(helloTime, func() { stop(errors.New("it does not answer")) })
 	defer patience.Stop()
 	var other Identity
-	err := c.call(ctx, "GET", "/v1/hello", nil, &other)
-	if reason := self.unlike(other); err == nil && reason != "" {
-		err = errors.New(reason)
-	}
-	if err != nil {
+	if err := c.call(ctx, "GET", "/v1/hello", nil, &other); err != nil {
 		err = orGone(err)
 		c.Close()
 		return nil, err
@@ -86,13 +82,8 @@ func (c *Client) Close() {
 	}
 }
 
-// request makes a request of the client's directory.
 func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+hostName+path, body)
-	if err == nil && c.dir != "" {
-		req.Header.Set(dirHeader, url.PathEscape(c.dir))
-	}
-	return req, err
+	return http.NewRequestWithContext(ctx, method, "http://"+hostName+path, body)
 }
 
 // send sends a request and returns the answer, whose body is to be closed. What

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -25,7 +24,6 @@ type Daemon struct {
 
 const (
 	hostName    = "patchbay"       // the Host of every request
-	dirHeader   = "Patchbay-Dir"   // the client's directory, escaped
 	attachProto = "patchbay-mcp/2" // what a connection is upgraded to: MCP with control lines
 	drainTime   = 10 * time.Second
 )
@@ -46,6 +44,7 @@ func (d Daemon) Serve(ctx context.Context, s *Socket) error {
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(d.Logger.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return life },
+		ConnContext:       withCaller,
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(own{s.listener}) }()
@@ -74,7 +73,7 @@ func (d Daemon) drain(life context.Context, srv *http.Server) {
 }
 
 // handler routes what is the daemon's own, and hands the rest to the view of the
-// client's directory. When ctx has ended nothing new is begun, with life ends
+// caller. When ctx has ended nothing new is begun, with life ends
 // what was.
 func (d Daemon) handler(ctx, life context.Context, attached *sync.WaitGroup) http.Handler {
 	mux := http.NewServeMux()
@@ -82,6 +81,7 @@ func (d Daemon) handler(ctx, life context.Context, attached *sync.WaitGroup) htt
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(d.Identity) // the client may be gone
 	})
+	mux.HandleFunc("POST "+callerPath, meet)
 	if d.Metrics != nil {
 		mux.Handle("GET /metrics", d.Metrics)
 	}
@@ -124,28 +124,28 @@ func onlyHere(next http.Handler) http.Handler {
 	})
 }
 
-// view returns the view of a request's directory, to be released.
+// view returns the view of a request's caller, to be released.
 func (d Daemon) view(r *http.Request) (*view, error) {
-	dir, err := url.PathUnescape(r.Header.Get(dirHeader))
+	c, err := callerOf(r.Context())
 	if err != nil {
-		return nil, invalidDir("The project directory cannot be read: %v", err)
+		return nil, err
 	}
-	return d.Views.use(r.Context(), dir)
+	return d.Views.use(r.Context(), c)
 }
 
 // attach makes an MCP connection of an HTTP connection and serves it.
 func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") != attachProto {
+		http.Error(w, "the upgrade to "+attachProto+" is missing", http.StatusUpgradeRequired)
+		return
+	}
 	v, err := d.view(r)
 	if err != nil {
 		answer(w, nil, err)
 		return
 	}
 	defer d.Views.release(v)
-	switch {
-	case r.Header.Get("Upgrade") != attachProto:
-		http.Error(w, "the upgrade to "+attachProto+" is missing", http.StatusUpgradeRequired)
-		return
-	case v.Attach == nil:
+	if v.Attach == nil {
 		answer(w, nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: "This process does not serve MCP clients."})
 		return
 	}

@@ -61,16 +61,19 @@ func newBench(t *testing.T) *bench {
 func (b *bench) dir(name string) string { return filepath.Join(b.opts.Home, name) }
 
 // open is a view whose MCP clients are served by echo.
-func (b *bench) open(ctx context.Context, dir string, beside *patchbay.Host) (*control.View, error) {
+func (b *bench) open(ctx context.Context, c control.Caller, beside *patchbay.Host) (*control.View, error) {
 	b.opened.Add(1)
 	o := b.opts
-	o.Dir, o.UI, o.Beside = dir, control.UI(false), beside
+	o.Dir, o.UI, o.Beside = c.Dir, control.UI(false), beside
 	o.InProcess = b.servers
+	if c.Environ != nil {
+		o.Environ = c.Environ
+	}
 	h, err := patchbay.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s := newEcho(b.t, dir)
+	s := newEcho(b.t, c.Dir)
 	return &control.View{
 		Host: h,
 		Attach: func(ctx context.Context, c wire.Conn, endpoint string) error {
@@ -111,7 +114,7 @@ func (b *bench) start() {
 
 func (b *bench) dial(project string) *control.Client {
 	b.t.Helper()
-	c, err := control.Dial(b.t.Context(), b.socket, b.dir(project), b.self)
+	c, err := control.Dial(b.t.Context(), b.socket, control.Caller{Dir: b.dir(project)}, b.self)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -142,7 +145,7 @@ func (echo) HandleNotification(context.Context, *wire.Notification) {}
 
 func TestDaemonServesAViewForEachDirectory(t *testing.T) {
 	b := newBench(t)
-	if _, err := control.Dial(t.Context(), b.socket, b.dir("one"), b.self); !errors.Is(err, control.ErrNoDaemon) {
+	if _, err := control.Dial(t.Context(), b.socket, control.Caller{Dir: b.dir("one")}, b.self); !errors.Is(err, control.ErrNoDaemon) {
 		t.Fatalf("without a daemon: %v", err)
 	}
 	b.start()
@@ -171,7 +174,7 @@ func TestDaemonServesAViewForEachDirectory(t *testing.T) {
 		t.Errorf("Call: %v", err)
 	}
 	for _, dir := range []string{"", "one", b.dir("none"), b.socket} {
-		c, err := control.Dial(t.Context(), b.socket, dir, b.self)
+		c, err := control.Dial(t.Context(), b.socket, control.Caller{Dir: dir}, b.self)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +228,7 @@ func TestUnlike(t *testing.T) {
 	} {
 		other := b.self
 		change(&other)
-		_, err := control.Dial(t.Context(), b.socket, b.dir("one"), other)
+		_, err := control.Dial(t.Context(), b.socket, control.Caller{Dir: b.dir("one")}, other)
 		if err == nil || errors.Is(err, control.ErrNoDaemon) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -264,7 +267,7 @@ func TestOneOwner(t *testing.T) {
 		t.Errorf("owner of a socket that is being served: %v", err)
 	}
 	left.Close()
-	if _, err := control.Dial(t.Context(), b.socket, b.dir("one"), b.self); !errors.Is(err, control.ErrNoDaemon) {
+	if _, err := control.Dial(t.Context(), b.socket, control.Caller{Dir: b.dir("one")}, b.self); !errors.Is(err, control.ErrNoDaemon) {
 		t.Errorf("a socket that nobody serves: %v", err)
 	}
 	second, err := control.Own(b.socket)
@@ -284,7 +287,7 @@ func TestPlantedSocket(t *testing.T) {
 	dir := filepath.Dir(b.socket)
 	refused := func(what string) {
 		t.Helper()
-		_, err := control.Dial(t.Context(), b.socket, b.dir("one"), b.self)
+		_, err := control.Dial(t.Context(), b.socket, control.Caller{Dir: b.dir("one")}, b.self)
 		if err == nil || errors.Is(err, control.ErrNoDaemon) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -310,7 +313,7 @@ func TestPlantedSocket(t *testing.T) {
 	if err := os.Symlink(dir, filepath.Dir(other.socket)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := control.Dial(t.Context(), other.socket, b.dir("one"), b.self); err == nil || errors.Is(err, control.ErrNoDaemon) {
+	if _, err := control.Dial(t.Context(), other.socket, control.Caller{Dir: b.dir("one")}, b.self); err == nil || errors.Is(err, control.ErrNoDaemon) {
 		t.Errorf("a link to a directory: %v", err)
 	}
 	if _, err := control.Own(other.socket); err == nil || errors.Is(err, control.ErrOwned) {
@@ -340,7 +343,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	for want, request := range map[int]string{
 		http.StatusForbidden:          "GET /v1/hello HTTP/1.1\r\nHost: patchbay\r\nOrigin: http://127.0.0.1\r\n\r\n",
 		http.StatusMisdirectedRequest: "GET /v1/hello HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		http.StatusUpgradeRequired:    "POST /v1/attach HTTP/1.1\r\nHost: patchbay\r\nPatchbay-Dir: " + b.dir("one") + "\r\n\r\n",
+		http.StatusUpgradeRequired:    "POST /v1/attach HTTP/1.1\r\nHost: patchbay\r\n\r\n",
 	} {
 		conn, err := net.Dial("unix", b.socket)
 		if err != nil {
@@ -366,7 +369,7 @@ func TestStdioGivesUpADaemonThatDropsIt(t *testing.T) {
 		return c.Close()
 	}
 	b.start()
-	alone := control.NewViews(func(ctx context.Context, dir string, _ *patchbay.Host) (*control.View, error) {
+	alone := control.NewViews(func(ctx context.Context, _ control.Caller, _ *patchbay.Host) (*control.View, error) {
 		s := newEcho(t, "alone")
 		return &control.View{
 			Attach: func(ctx context.Context, c wire.Conn, _ string) error { return s.Serve(ctx, c) },
@@ -379,7 +382,7 @@ func TestStdioGivesUpADaemonThatDropsIt(t *testing.T) {
 	ended := make(chan error, 1)
 	var said atomic.Int32
 	s := &control.Stdio{
-		In: in, Out: out, Dir: b.dir("one"), Socket: b.socket, Daemon: control.Daemon{Identity: b.self, Views: alone},
+		In: in, Out: out, Caller: control.Caller{Dir: b.dir("one")}, Socket: b.socket, Daemon: control.Daemon{Identity: b.self, Views: alone},
 		Say: func(string, ...any) { said.Add(1) },
 	}
 	go func() { ended <- s.Serve(t.Context()) }()

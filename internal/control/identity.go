@@ -9,7 +9,7 @@ import (
 
 // api is the number of this package's protocol. Within one build client and
 // handler always agree; it is here for whoever looks from outside.
-const api = 1
+const api = 2
 
 // Identity is who one side of a control socket is, as far as the other must
 // know to trust what it says: the same user, with the same files, running the

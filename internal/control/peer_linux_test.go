@@ -87,7 +87,7 @@ func TestAnotherUser(t *testing.T) {
 	}
 	refused := func(what string) {
 		t.Helper()
-		if _, err := control.Dial(t.Context(), other.socket, other.dir("one"), other.self); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		if _, err := control.Dial(t.Context(), other.socket, control.Caller{Dir: other.dir("one")}, other.self); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -18,7 +18,7 @@ type Stdio struct {
 	In       io.Reader
 	Out      io.WriteCloser
 	Endpoint string // what the client gets to see; empty means everything
-	Dir      string // the project directory
+	Caller   Caller // for whom it is served
 
 	Socket string // path; empty means that this process stays by itself
 	Daemon Daemon // what this process is, if it has to be one
@@ -45,7 +45,7 @@ func (s *Stdio) Serve(ctx context.Context) error {
 	case attached != nil:
 		return (&Relay{Client: client, Next: s.next}).Run(ctx, attached)
 	}
-	v, release, err := s.Daemon.Views.View(ctx, s.Dir)
+	v, release, err := s.Daemon.Views.View(ctx, s.Caller)
 	if err != nil {
 		client.Close()
 		return err
@@ -124,7 +124,7 @@ func (s *Stdio) join(ctx context.Context) (wire.Conn, error) {
 
 // attach makes a connection to the daemon.
 func (s *Stdio) attach(ctx context.Context) (wire.Conn, error) {
-	c, err := Dial(ctx, s.Socket, s.Dir, s.Daemon.Identity)
+	c, err := Dial(ctx, s.Socket, s.Caller, s.Daemon.Identity)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (s *Stdio) next(ctx context.Context, ofUse bool) (wire.Conn, error) {
 		s.Say("the daemon ended; attached to the one that took its place")
 		return attached, nil
 	}
-	v, release, err := s.Daemon.Views.View(ctx, s.Dir)
+	v, release, err := s.Daemon.Views.View(ctx, s.Caller)
 	if err != nil {
 		return nil, err
 	}

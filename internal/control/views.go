@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,7 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// View is what a daemon keeps for one project directory.
+// View is what a daemon keeps for those who work in one directory with the same
+// environment.
 type View struct {
 	Host *patchbay.Host
 
@@ -36,14 +38,16 @@ type View struct {
 	Close func() error
 }
 
-// OpenView opens the view of a directory, beside the host of another view if
-// there is one. ctx lasts as long as all views.
-type OpenView func(ctx context.Context, dir string, beside *patchbay.Host) (*View, error)
+// OpenView opens the view of a caller, beside the host of another view if there is
+// one. ctx lasts as long as all views.
+type OpenView func(ctx context.Context, c Caller, beside *patchbay.Host) (*View, error)
 
-// Views keeps a view for each directory that somebody works in, and for a while
-// after that.
+// Views keeps a view for each directory that somebody works in, with each
+// environment, and for a while after that. Environments that differ in nothing
+// that decides anything are one.
 type Views struct {
 	open OpenView
+	key  []byte          // of hashes of environments
 	life context.Context // ends with Close
 	stop context.CancelFunc
 	work sync.WaitGroup // goroutines that open and close views
@@ -52,10 +56,10 @@ type Views struct {
 
 	mu     sync.Mutex
 	closed bool
-	views  map[string]*view
+	views  map[*view]bool
 }
 
-// maxViews is how many directories there can be at a time.
+// maxViews is how many there can be at a time.
 const maxViews = 64
 
 // viewIdle is how long a view that nobody uses is kept.
@@ -64,7 +68,8 @@ const viewIdle = 10 * time.Minute
 // view is a View, or the promise of one.
 type view struct {
 	View
-	dir     string
+	caller  Caller // who was the first
+	environ string // what counts of its environment, as a keyed hash
 	handler http.Handler
 	ready   chan struct{} // closed when it is open, or err is set
 	err     error
@@ -77,15 +82,15 @@ type view struct {
 
 // NewViews returns an empty set.
 func NewViews(open OpenView) *Views {
-	v := &Views{open: open, views: map[string]*view{}}
+	v := &Views{open: open, key: []byte(rand.Text()), views: map[*view]bool{}}
 	v.life, v.stop = context.WithCancel(context.Background())
 	return v
 }
 
-// View returns the view of a directory, opened if need be. It stays open at
-// least until release is called, once.
-func (v *Views) View(ctx context.Context, dir string) (*View, func(), error) {
-	found, err := v.use(ctx, dir)
+// View returns the view of a caller, opened if need be. It stays open at least
+// until release is called, once.
+func (v *Views) View(ctx context.Context, c Caller) (*View, func(), error) {
+	found, err := v.use(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,29 +98,45 @@ func (v *Views) View(ctx context.Context, dir string) (*View, func(), error) {
 }
 
 // use is View; whoever calls it calls release once.
-func (v *Views) use(ctx context.Context, dir string) (*view, error) {
-	if !filepath.IsAbs(dir) {
-		return nil, invalidDir("The project directory %q is not an absolute path.", dir)
+func (v *Views) use(ctx context.Context, c Caller) (*view, error) {
+	if !filepath.IsAbs(c.Dir) {
+		return nil, invalidDir("The project directory %q is not an absolute path.", c.Dir)
 	}
-	dir = filepath.Clean(dir)
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, invalidDir("%s is not a directory.", dir)
+	c.Dir = filepath.Clean(c.Dir)
+	if info, err := os.Stat(c.Dir); err != nil || !info.IsDir() {
+		return nil, invalidDir("%s is not a directory.", c.Dir)
 	}
-	found, err := v.enter(dir)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-found.ready:
-		if found.err == nil {
+	environ := patchbay.EnvironmentKey(v.key, c.Environ)
+	for {
+		found, err := v.enter(c, environ)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-found.ready:
+			err = found.err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err == nil && found.suits(c) {
 			return found, nil
 		}
-		err = found.err
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+		v.release(found)
+		if err != nil {
+			return nil, err
+		}
 	}
-	v.release(found)
-	return nil, err
+}
+
+// suits reports whether a view is what a caller would have opened with its own
+// environment, whose hash is the same. One that is not ready may be.
+func (w *view) suits(c Caller) bool {
+	select {
+	case <-w.ready:
+		return w.err != nil || w.Host == nil || w.Host.Suits(c.Environ)
+	default:
+		return true
+	}
 }
 
 func invalidDir(format string, args ...any) error {
@@ -123,19 +144,25 @@ func invalidDir(format string, args ...any) error {
 }
 
 // enter counts one more user of a view, and has it opened by the first.
-func (v *Views) enter(dir string) (*view, error) {
+func (v *Views) enter(c Caller, environ string) (*view, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
 		return nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: "The daemon is shutting down."}
 	}
-	found := v.views[dir]
+	var found *view
+	for w := range v.views {
+		if w.caller.Dir == c.Dir && w.environ == environ && w.suits(c) {
+			found = w
+			break
+		}
+	}
 	if found == nil {
 		if !v.makeRoom() {
-			return nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: fmt.Sprintf("The daemon works for %d project directories already.", maxViews)}
+			return nil, &patchbay.Error{Kind: patchbay.KindDenied, Message: fmt.Sprintf("The daemon works for %d project directories and environments already.", maxViews)}
 		}
-		found = &view{dir: dir, ready: make(chan struct{})}
-		v.views[dir] = found
+		found = &view{caller: c, environ: environ, ready: make(chan struct{})}
+		v.views[found] = true
 		v.work.Go(func() { v.fill(found) })
 	}
 	if found.timer != nil {
@@ -152,15 +179,13 @@ func (v *Views) fill(w *view) {
 	defer v.opening.Unlock()
 	beside, release := v.neighbour()
 	defer release()
-	opened, err := v.open(v.life, w.dir, beside)
+	opened, err := v.open(v.life, w.caller, beside)
 	if err == nil {
 		w.View, w.handler = *opened, Handler(opened.Host)
 	} else {
 		w.err = err
 		v.mu.Lock()
-		if v.views[w.dir] == w {
-			delete(v.views, w.dir)
-		}
+		delete(v.views, w)
 		v.mu.Unlock()
 	}
 	close(w.ready)
@@ -171,7 +196,7 @@ func (v *Views) fill(w *view) {
 func (v *Views) neighbour() (beside *patchbay.Host, release func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, w := range v.views {
+	for w := range v.views {
 		select {
 		case <-w.ready:
 			w.users++
@@ -189,7 +214,7 @@ func (v *Views) makeRoom() bool {
 		return true
 	}
 	var oldest *view
-	for _, w := range v.views {
+	for w := range v.views {
 		if w.users == 0 && (oldest == nil || w.since.Before(oldest.since)) {
 			oldest = w
 		}
@@ -205,14 +230,14 @@ func (v *Views) makeRoom() bool {
 func (v *Views) release(w *view) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if w.users--; w.users > 0 || v.views[w.dir] != w {
+	if w.users--; w.users > 0 || !v.views[w] {
 		return
 	}
 	w.since = time.Now()
 	w.timer = time.AfterFunc(viewIdle, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if w.users == 0 && v.views[w.dir] == w {
+		if w.users == 0 && v.views[w] {
 			v.end(w)
 		}
 	})
@@ -220,7 +245,7 @@ func (v *Views) release(w *view) {
 
 // end forgets a view and has it closed; v.mu is held.
 func (v *Views) end(w *view) {
-	delete(v.views, w.dir)
+	delete(v.views, w)
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -235,7 +260,7 @@ func (v *Views) end(w *view) {
 // drain has all views let go of their clients.
 func (v *Views) drain(ctx context.Context) {
 	v.mu.Lock()
-	open := slices.Collect(maps.Values(v.views))
+	open := slices.Collect(maps.Keys(v.views))
 	v.mu.Unlock()
 	var work sync.WaitGroup
 	for _, w := range open {
@@ -258,7 +283,7 @@ func (v *Views) Close() {
 	v.stop()
 	v.mu.Lock()
 	v.closed = true
-	for _, w := range v.views {
+	for w := range v.views {
 		v.end(w)
 	}
 	v.mu.Unlock()

@@ -22,7 +22,7 @@ type counted struct {
 	fails          atomic.Bool
 }
 
-func (n *counted) open(_ context.Context, _ string, beside *patchbay.Host) (*control.View, error) {
+func (n *counted) open(_ context.Context, _ control.Caller, beside *patchbay.Host) (*control.View, error) {
 	if n.fails.Load() {
 		return nil, errors.New("it cannot be opened")
 	}
@@ -49,7 +49,7 @@ func TestViewsOfNobodyAreClosed(t *testing.T) {
 		defer v.Close()
 		use := func() func() {
 			t.Helper()
-			_, release, err := v.View(t.Context(), dir)
+			_, release, err := v.View(t.Context(), control.Caller{Dir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestViewsOfNobodyAreClosed(t *testing.T) {
 		n.expect(t, 2, 1)
 		v.Close()
 		n.expect(t, 2, 2)
-		if _, _, err := v.View(t.Context(), dir); kindOf(err) != patchbay.KindDenied {
+		if _, _, err := v.View(t.Context(), control.Caller{Dir: dir}); kindOf(err) != patchbay.KindDenied {
 			t.Errorf("after Close: %v", err)
 		}
 	})
@@ -98,15 +98,15 @@ func TestViewsAreLimited(t *testing.T) {
 	var release func()
 	for i := range 64 {
 		var err error
-		if _, release, err = v.View(t.Context(), dir(i)); err != nil {
+		if _, release, err = v.View(t.Context(), control.Caller{Dir: dir(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := v.View(t.Context(), dir(64)); kindOf(err) != patchbay.KindDenied {
+	if _, _, err := v.View(t.Context(), control.Caller{Dir: dir(64)}); kindOf(err) != patchbay.KindDenied {
 		t.Errorf("one too many: %v", err)
 	}
 	release()
-	if _, _, err := v.View(t.Context(), dir(64)); err != nil {
+	if _, _, err := v.View(t.Context(), control.Caller{Dir: dir(64)}); err != nil {
 		t.Errorf("after one was given back: %v", err)
 	}
 	v.Close()
@@ -120,14 +120,14 @@ func TestViewsAreOpenedOnce(t *testing.T) {
 	n.fails.Store(true)
 	v := control.NewViews(n.open)
 	defer v.Close()
-	if _, _, err := v.View(t.Context(), dir); err == nil {
+	if _, _, err := v.View(t.Context(), control.Caller{Dir: dir}); err == nil {
 		t.Error("a view that cannot be opened was opened")
 	}
 	n.fails.Store(false)
 	var work sync.WaitGroup
 	for range 50 {
 		work.Go(func() {
-			_, release, err := v.View(t.Context(), dir)
+			_, release, err := v.View(t.Context(), control.Caller{Dir: dir})
 			if err != nil {
 				t.Error(err)
 				return

@@ -25,12 +25,22 @@ func ApprovalHash(l Launch) string {
 // ConnectHash returns a number that changes whenever a connection to the server
 // would be another one, a rotated secret included. It is computed from expanded
 // values, so it is keyed: without the installation's key it tells nothing about
-// them. The dialect says which of them are commands that print a value.
-func ConnectHash(key []byte, d config.Dialect, expanded config.Server) string {
+// them. The dialect says which of them are commands that print a value, and
+// around is what else decides: what the server gets of the environment.
+func ConnectHash(key []byte, d config.Dialect, expanded config.Server, around Around) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(canonical([]byte("patchbay connection 1\n"), reflect.ValueOf(launchFields(expanded))))
-	fmt.Fprintf(mac, "\nresolves %t", d.ResolvesValues())
+	fmt.Fprintf(mac, "\nresolves %t\n", d.ResolvesValues())
+	mac.Write(canonical(nil, reflect.ValueOf(around)))
 	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Around is what of a host decides about a connection besides the entry itself.
+type Around struct {
+	Environ  []string // that a program inherits, or that decides how a URL is reached; see Deciding
+	Named    []string // variables that the entry names, with their values, as NAME=value; those that are not set are left out
+	Commands []string // the environment of commands that obtain values
+	Dir      string   // and where they run
 }
 
 // canonical appends the one JSON rendering of a value: fields sorted by name

@@ -185,21 +185,21 @@ func TestApprovalHashIsStable(t *testing.T) {
 func TestConnectHash(t *testing.T) {
 	s := config.Server{URL: "https://h.test", Headers: map[string]config.Secret{"K": config.NewSecret("one")}}
 	key := []byte("installation")
-	base := ConnectHash(key, config.DialectPatchbay, s)
-	if ConnectHash(key, config.DialectPatchbay, s) != base {
+	base := ConnectHash(key, config.DialectPatchbay, s, Around{})
+	if ConnectHash(key, config.DialectPatchbay, s, Around{}) != base {
 		t.Error("not a function of its arguments")
 	}
-	if ConnectHash([]byte("another"), config.DialectPatchbay, s) == base {
+	if ConnectHash([]byte("another"), config.DialectPatchbay, s, Around{}) == base {
 		t.Error("the key does not matter")
 	}
 	rotated := s
 	rotated.Headers = map[string]config.Secret{"K": config.NewSecret("two")}
-	if ConnectHash(key, config.DialectPatchbay, rotated) == base {
+	if ConnectHash(key, config.DialectPatchbay, rotated, Around{}) == base {
 		t.Error("a rotated secret is not noticed")
 	}
 	described := s
 	described.Description = "x"
-	if ConnectHash(key, config.DialectPatchbay, described) != base {
+	if ConnectHash(key, config.DialectPatchbay, described, Around{}) != base {
 		t.Error("a description restarts the connection")
 	}
 }

@@ -37,6 +37,26 @@ func (r *Resolver) ResolveServer(ctx context.Context, e config.Entry, s config.S
 	return s, x.problems
 }
 
+// Names returns the variables, besides those of placeholders, whose values
+// ResolveServer uses for an entry.
+func Names(e config.Entry) []string {
+	x := &resolution{entry: e}
+	names := append(slices.Clone(e.Server.EnvVars), slices.Collect(maps.Values(e.Server.EnvHeaders))...)
+	if name := e.Server.BearerTokenEnvVar; name != "" {
+		names = append(names, name)
+	}
+	if e.Dialect.ResolvesValues() {
+		config.MapValues(e.Server, func(_ config.Slot, value config.Secret) (config.Secret, bool) {
+			if text := value.Reveal(); !strings.HasPrefix(text, "!") && x.mayResolve(text) {
+				names = append(names, text)
+			}
+			return value, true
+		})
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 type resolution struct {
 	r        *Resolver
 	entry    config.Entry
