@@ -164,6 +164,10 @@ func TestApprovedProgramIsWatched(t *testing.T) {
 	c.approve("s")
 	h := c.open()
 	awaitState(t, h, "s", config.Pending)
-	script(t, c, run, "evil")
-	awaitState(t, h, "s", config.NeedsApproval)
+	for range 2 { // the first change may be seen for another reason: files are looked at again after the start
+		script(t, c, run, "evil")
+		awaitState(t, h, "s", config.NeedsApproval)
+		script(t, c, run, "good")
+		awaitState(t, h, "s", config.Pending)
+	}
 }
