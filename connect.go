@@ -319,16 +319,27 @@ func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 		for _, name := range missingTools(st.Server, catalog) {
 			notes = append(slices.Clip(notes), fmt.Sprintf("the entry has a rule for the tool %q, which the server does not offer", name))
 		}
+		for _, u := range catalog.Unread {
+			st.Unlisted = append(st.Unlisted, Unlisted{u.Method, Kind(u.Kind), u.Reason})
+		}
 		for _, n := range notes {
 			st.Problems = append(slices.Clip(st.Problems), config.Problem{Severity: config.SeverityWarning, File: st.Origin.File, Line: st.Origin.Line, Message: n})
 		}
 	}
+	st.StrayOutput = c.Stray
 	if c.Opening != nil {
 		st.Protocol = c.Opening.Version
 	}
 	if c.Challenge != nil {
 		st.Challenge = &Challenge{Scheme: c.Challenge.Scheme, Params: c.Challenge.Params}
 	}
+}
+
+// Unlisted is a list of a server that could not be read, and why.
+type Unlisted struct {
+	Method string `json:"method"` // such as tools/list
+	Kind   Kind   `json:"kind"`
+	Reason string `json:"reason"`
 }
 
 // Step is a part of the way to a connection: resolved, started (a process, for

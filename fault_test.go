@@ -90,7 +90,7 @@ func TestExitBeforeInitialize(t *testing.T) {
 	h := withServers(t, map[string]config.Server{"dies": scripted("-start=exit")}, nil)
 	await(t, h, "the server is tried again, its status and last words being known", func(snap patchbay.Snapshot) bool {
 		st := snap.Servers[0]
-		return st.State == config.Failed && st.Reason == "the server exited: exit status 3; it last wrote: line 29" && st.NextRetry != nil
+		return st.State == config.Failed && st.Reason == "the server exited: exit status 3; it wrote: line 29" && st.NextRetry != nil
 	})
 	logs, err := h.Logs("dies")
 	if err != nil || !strings.HasSuffix(logs, "line 28\nline 29\n") {

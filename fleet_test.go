@@ -58,7 +58,7 @@ func TestBadServersHarmNobody(t *testing.T) {
 		}
 	}
 
-	for name, reason := range map[string]string{"dies": "it last wrote: line 29", "floods": "not protocol", "garbage": "not protocol"} {
+	for name, reason := range map[string]string{"dies": "it wrote: line 29", "floods": "not protocol", "garbage": "not protocol"} {
 		lines.Next(name).Release()
 		st := awaitState(t, h, name, config.Failed)
 		if !strings.Contains(st.Reason, reason) {

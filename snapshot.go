@@ -59,9 +59,11 @@ type ServerStatus struct {
 	Counts       *Counts         `json:"counts,omitempty"`       // what it offers, once that is known
 	Tools        []ToolInfo      `json:"tools,omitempty"`        // of those the tools, in the server's order; not to be changed
 	Cached       bool            `json:"cached,omitempty"`       // known from an earlier connection
+	Unlisted     []Unlisted      `json:"unlisted,omitempty"`     // what of it could not be read
 	Pins         *PinStatus      `json:"pins,omitempty"`         // what of it is not as it was accepted; nil if all is
 	NextRetry    *time.Time      `json:"nextRetry,omitempty"`
-	Challenge    *Challenge      `json:"challenge,omitempty"` // what a server wants that needs authentication
+	StrayOutput  string          `json:"strayOutput,omitempty"` // the first text it printed on its standard output, where only messages belong
+	Challenge    *Challenge      `json:"challenge,omitempty"`   // what a server wants that needs authentication
 	Restarts     int             `json:"restarts,omitempty"`
 	Steps        []Step          `json:"steps,omitempty"` // of the last attempt to connect, as far as it came
 	Last         *LastState      `json:"last,omitempty"`  // how it was found the last time, if not tried since

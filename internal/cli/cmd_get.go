@@ -101,6 +101,9 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	field("Product", s.Origin.Product+" ("+string(s.Origin.Scope)+" scope)")
 	field("Declared at", p.place(s.Origin))
 	field("Also read by", strings.Join(s.Origin.AlsoReadBy, ", "))
+	if s.StrayOutput != "" {
+		field("Printed", fmt.Sprintf("%q on its standard output, where only messages belong", s.StrayOutput))
+	}
 	field("Same as", strings.Join(s.SameAs, ", "))
 	field("Variables", strings.Join(s.Variables, ", "))
 	field("Not set", strings.Join(s.Unset, ", "))

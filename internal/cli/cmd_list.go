@@ -119,7 +119,25 @@ func (p *printer) list(snap patchbay.Snapshot, sources bool, hidden int) {
 	} else {
 		p.serverTable(snap.Servers)
 	}
+	p.reasons(snap.Servers)
 	p.footnotes(snap, hidden)
+}
+
+// reasons say why servers that were tried are not connected, and where to see
+// more.
+func (p *printer) reasons(servers []patchbay.ServerStatus) {
+	first := true
+	for _, s := range servers {
+		need, ok := needOf(s)
+		if !ok || !s.InForce || s.Skip != "" || invalid(s) || s.State != config.Failed && s.State != config.NeedsAuth && len(s.Unlisted) == 0 && s.StrayOutput == "" {
+			continue
+		}
+		if first {
+			p.line("")
+			first = false
+		}
+		p.line("%s", need)
+	}
 }
 
 func (p *printer) serverTable(servers []patchbay.ServerStatus) {

@@ -20,7 +20,7 @@ name of a server, or with --connect, servers are connected first. Arguments in
 brackets may be left out.`,
 		Example: `  patchbay prompts
   patchbay prompts docs --json`,
-	}, func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
+	}, "prompts/list", func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
 		prompts, err := c.Prompts(ctx, of.server)
 		return promptList{prompts, of}, func(p *printer) { p.promptTable(prompts) }, err
 	})

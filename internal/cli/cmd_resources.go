@@ -17,7 +17,7 @@ func (a *app) resourcesCommand() *cobra.Command {
 name of a server, or with --connect, servers are connected first.`,
 		Example: `  patchbay resources
   patchbay resources docs --json`,
-	}, func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
+	}, "resources/list", func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
 		resources, err := c.Resources(ctx, of.server)
 		return resourceList{resources, of}, func(p *printer) { p.resourceTable(resources) }, err
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
@@ -388,10 +389,21 @@ func needOf(st patchbay.ServerStatus) (string, bool) {
 	case config.Failed:
 		return name + " failed: " + strings.TrimSuffix(st.Reason, ".") + "; see patchbay test " + name, true
 	}
+	if err := unlisted(st, ""); err != nil {
+		return name + ": " + st.Unlisted[0].Method + " failed: " + st.Unlisted[0].Reason + "; see patchbay test " + name, true
+	}
+	if st.StrayOutput != "" {
+		return name + " " + strayOutput(st) + "; its authors should log to standard error", true
+	}
 	if st.Pins != nil {
 		return name + ": " + st.Pins.String() + "; see patchbay approve --tools " + name, true
 	}
 	return "", false
+}
+
+// strayOutput says that a server printed what it must not.
+func strayOutput(st patchbay.ServerStatus) string {
+	return fmt.Sprintf("printed %q on its standard output, where only messages belong", st.StrayOutput)
 }
 
 // shellName is the name of a server as it is written on a command line.

@@ -21,8 +21,9 @@ func (a *app) testCommand() *cobra.Command {
 		Short: "Connect to a server, step by step",
 		Long: `Connect to a server and show each step with the time it took: what was found,
 what it resolved to, whether it started and spoke MCP, and what it offers. If it
-cannot be connected you see why, what it wrote to its standard error and what to
-try, and the exit code is not 0.`,
+cannot be connected, or does not tell what it offers, you see why, what it wrote
+to its standard error and what to try, and the exit code is not 0. What it prints
+on its standard output besides messages is shown, too.`,
 		Example: `  patchbay test github
   patchbay test github --timeout 5s --json`,
 		Args: exactly("name"),
@@ -55,9 +56,10 @@ type trial struct {
 	Name     string           `json:"name"`
 	OK       bool             `json:"ok"`
 	Steps    []trialStep      `json:"steps"`
-	Tools    []string         `json:"tools,omitempty"`    // as the server calls them
-	Problems []config.Problem `json:"problems,omitempty"` // of its entry, and of what it lists
-	Stderr   string           `json:"stderr,omitempty"`   // of a server that failed
+	Tools    []string         `json:"tools,omitempty"`       // as the server calls them
+	Problems []config.Problem `json:"problems,omitempty"`    // of its entry, and of what it lists
+	Stray    string           `json:"strayOutput,omitempty"` // what it printed first where only messages belong
+	Stderr   string           `json:"stderr,omitempty"`      // of a server that failed
 	Error    *patchbay.Error  `json:"error,omitempty"`
 
 	server patchbay.ServerStatus
@@ -83,7 +85,7 @@ func tryServer(ctx context.Context, c *control.Client, name string, start time.T
 	if s, err = c.Server(ctx, s.Name, false); err != nil {
 		return trial{}, err
 	}
-	r := trial{Name: s.Name, OK: failure == nil, Problems: s.Problems, server: s}
+	r := trial{Name: s.Name, OK: failure == nil, Problems: s.Problems, Stray: s.StrayOutput, server: s}
 	r.add("found", s.Origin.Product+" ("+string(s.Origin.Scope)+" scope)", found)
 	for _, step := range s.Steps {
 		r.add(step.Name, r.detail(step.Name), step.Took)
@@ -98,6 +100,13 @@ func tryServer(ctx context.Context, c *control.Client, name string, start time.T
 		if t.Server == s.Name {
 			r.Tools = append(r.Tools, t.Tool)
 		}
+	}
+	if err == nil {
+		err = unlisted(s, "")
+	}
+	if err != nil {
+		r.OK, r.Error = false, asError(err)
+		r.Stderr, _ = c.Logs(ctx, s.Name) // the failure is what matters
 	}
 	return r, err
 }
@@ -170,6 +179,10 @@ func (p *printer) trial(r trial) {
 		p.line("Tools: %s", names)
 	}
 	p.problems(r.Problems)
+	if r.server.StrayOutput != "" {
+		p.line("  "+p.paint("%s", yellow)+" it %s", "warning:", strayOutput(r.server))
+		p.line("    a server has to log to its standard error instead")
+	}
 	p.stderr(r.Stderr)
 }
 

@@ -26,7 +26,7 @@ until you accept it. The badges are what servers say of their tools themselves.`
 		Example: `  patchbay tools
   patchbay tools files --schema
   patchbay tools --connect --json | jq -r '.tools[].name'`,
-	}, func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
+	}, "tools/list", func(ctx context.Context, c *control.Client, of offer) (any, func(*printer), error) {
 		tools, err := c.Tools(ctx)
 		if of.server != "" {
 			tools = slices.DeleteFunc(tools, func(t patchbay.Tool) bool { return t.Server != of.server })

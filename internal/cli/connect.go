@@ -121,6 +121,21 @@ func connectAll(ctx context.Context, c *control.Client, limit time.Duration) (fa
 	return failed, interrupted(ctx)
 }
 
+// unlisted is the error of a server that is connected and does not say what it
+// offers: of the list that a method reads, or of any if that is empty. nil if it
+// does.
+func unlisted(s patchbay.ServerStatus, method string) error {
+	for _, u := range s.Unlisted {
+		if method == "" || u.Method == method {
+			return &patchbay.Error{
+				Kind: u.Kind, Message: fmt.Sprintf("%q is connected, but %s failed: %s", s.Name, u.Method, u.Reason),
+				Hint: "What it wrote may say why: patchbay logs " + shellName(s.Name),
+			}
+		}
+	}
+	return nil
+}
+
 // interrupted tells the end of a context that a person brought about from that
 // of its time, which is no reason not to show what there is.
 func interrupted(ctx context.Context) error {

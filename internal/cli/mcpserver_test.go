@@ -25,6 +25,20 @@ type scriptServer struct {
 	released   chan struct{} // closed when that says something: slow is over then
 }
 
+// npxFailure is what npx wrote for a package that is not there.
+const npxFailure = `npm error code E404
+npm error 404 Not Found - GET https://registry.npmjs.org/@acme%2ffiles
+npm error 404
+npm error 404  The requested resource '@acme/files@*' could not be found or you do not have permission to access it.
+npm error 404
+npm error 404 Note that you can also install from a
+npm error 404 tarball, folder, http url, or git url.
+npm notice
+npm notice New minor version of npm available! 11.19.1 -> 11.21.1
+npm notice
+npm error A complete log of this run can be found in: /home/ada/.npm/_logs/2026-11-15T16_56_16_188Z-debug-0.log
+`
+
 // runScriptServer is the main function of mcptest-server.
 func runScriptServer() {
 	s := scriptServer{tell: io.Discard, released: make(chan struct{})}
@@ -33,7 +47,7 @@ func runScriptServer() {
 	flag.IntVar(&s.more, "tools", 0, "further tools")
 	flag.BoolVar(&s.bare, "bare", false, "offer neither resources nor prompts")
 	flag.BoolVar(&s.extra, "extra", false, "offer pid, ask, count and big too")
-	flag.StringVar(&broken, "broken", "", "crash, garbage or hang instead of serving")
+	flag.StringVar(&broken, "broken", "", "crash, npx, garbage or hang instead of serving; chatty serves, after a word")
 	flag.StringVar(&listener, "tell", "", "address to tell when slow or hang begins, and when slow is cancelled")
 	flag.StringVar(&sign, "sign", "", "how to answer calls instead, see signs")
 	linger := flag.Bool("linger", false, "stay when nobody is there to be served any more")
@@ -59,6 +73,11 @@ func runScriptServer() {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "cannot open the vault")
 		os.Exit(3)
+	case "npx":
+		fmt.Fprint(os.Stderr, npxFailure)
+		os.Exit(1)
+	case "chatty":
+		fmt.Println("Server \x1b[31mready\x1b[0m with the key", os.Getenv("KEY"))
 	case "garbage":
 		for range 200 {
 			fmt.Println("npm warn deprecated something@1.0.0: no longer supported")

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -26,9 +25,10 @@ type offer struct {
 	servers []patchbay.ServerStatus
 }
 
-// offering completes a command that lists what servers offer. Its list returns
-// what is printed as JSON, and what prints it for people.
-func (a *app) offering(cmd *cobra.Command, list func(context.Context, *control.Client, offer) (any, func(*printer), error)) *cobra.Command {
+// offering completes a command that lists what servers offer, which they tell when
+// a method is called. Its list returns what is printed as JSON, and what prints it
+// for people.
+func (a *app) offering(cmd *cobra.Command, method string, list func(context.Context, *control.Client, offer) (any, func(*printer), error)) *cobra.Command {
 	var connect bool
 	var limit time.Duration
 	cmd.Use += " [server]"
@@ -36,7 +36,7 @@ func (a *app) offering(cmd *cobra.Command, list func(context.Context, *control.C
 	cmd.ValidArgsFunction = a.usableServer()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(connect || len(args) > 0)(cmd.Context(), func(c *control.Client) error {
-			of, err := gather(cmd.Context(), c, args, connect, limit)
+			of, err := gather(cmd.Context(), c, args, method, connect, limit)
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func (a *app) offering(cmd *cobra.Command, list func(context.Context, *control.C
 
 // gather connects the servers that a list is about, if any are to be: the one
 // that is named, or all. It returns how they stand.
-func gather(ctx context.Context, c *control.Client, names []string, connect bool, limit time.Duration) (of offer, err error) {
+func gather(ctx context.Context, c *control.Client, names []string, method string, connect bool, limit time.Duration) (of offer, err error) {
 	if len(names) > 0 {
 		bound, stop := within(ctx, limit)
 		defer stop()
@@ -75,11 +75,19 @@ func gather(ctx context.Context, c *control.Client, names []string, connect bool
 	}
 	of.Problems = wrongFiles(snap)
 	if len(names) == 0 {
+		for _, s := range snap.Servers {
+			if err := unlisted(s, method); err != nil && s.InForce && connect {
+				of.Failed[s.Name] = asError(err)
+			}
+		}
 		of.servers = slices.DeleteFunc(snap.Servers, func(s patchbay.ServerStatus) bool { return !usable(s) })
 		return of, nil
 	}
 	s, err := c.Server(ctx, names[0], false)
 	of.server, of.servers = s.Name, []patchbay.ServerStatus{s}
+	if err == nil {
+		err = unlisted(s, method)
+	}
 	return of, err
 }
 
@@ -98,6 +106,6 @@ func (p *printer) unknown(of offer, command string) {
 		p.line("%s never been connected: %s", count(len(never), "server has", "servers have"), command)
 	}
 	for _, name := range slices.Sorted(maps.Keys(of.Failed)) {
-		p.line(p.paint("%s", red)+" %s", fmt.Sprintf("%s:", name), of.Failed[name].Message)
+		p.line(p.paint("%s", red), of.Failed[name].Message)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -30,6 +31,8 @@ type link struct {
 	headers *headers     // of HTTP; nil otherwise
 
 	preferLegacy bool // of the eras that the server may serve
+
+	strayed atomic.Bool // the server printed text among its messages
 
 	doubts  chan struct{} // room for one: the server has to show that it lives
 	fatal   chan error    // room for one: the connection is of no use any more

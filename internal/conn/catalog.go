@@ -31,7 +31,18 @@ type Catalog struct {
 	// Notes say what is missing from it and why.
 	Notes []string
 
+	// Unread are the lists of the server that could not be read at all, on this
+	// connection.
+	Unread []Unread
+
 	notes map[string][]string // the same, by the method of the list
+}
+
+// Unread is a list that could not be read, and why.
+type Unread struct {
+	Method string
+	Kind   Kind
+	Reason string
 }
 
 // with returns the catalog with some of its lists replaced. A list that could
@@ -42,9 +53,13 @@ func (c *Catalog) with(lists []fetched) *Catalog {
 	if next.notes == nil {
 		next.notes = map[string][]string{}
 	}
+	next.Unread = slices.DeleteFunc(slices.Clone(c.Unread), func(u Unread) bool {
+		return slices.ContainsFunc(lists, func(f fetched) bool { return f.method == u.Method })
+	})
 	for _, f := range lists {
 		if f.err != nil {
 			f.note("%s: %v", f.method, f.err)
+			next.Unread = append(next.Unread, Unread{f.method, classify(f.err).kind, shorten(f.err.Error())})
 		} else {
 			*f.into(&next) = f.items
 		}
@@ -130,7 +145,7 @@ func (s *line) firstCatalog(ctx context.Context, epoch int, l *link) {
 			}
 		}
 	}
-	base.notes = nil
+	base.notes, base.Unread = nil, nil
 	base.Capabilities, base.ServerInfo, base.Instructions = opening.Capabilities, opening.ServerInfo, opening.Instructions
 	next := base.with(lists)
 	s.shelf.replace(old, next, lists)

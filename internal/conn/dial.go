@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -160,14 +161,34 @@ func (s *line) eraKey(t Target) string {
 	return "name " + s.name + " " + t.ConnectHash
 }
 
-func (s *line) peerOptions() *wire.PeerOptions {
+func (s *line) peerOptions(l *link) *wire.PeerOptions {
 	return &wire.PeerOptions{
 		Logger:            s.log,
 		RequestsPerSecond: serverRequestsPerSecond,
 		OnGarbage: func(g *wire.Garbage) {
 			s.log.Debug("the server printed what is no message", "bytes", g.Size, "error", g.Err)
+			if g.Asks.IsZero() && g.Answers.IsZero() {
+				s.strayed(l, string(g.Text))
+			}
 		},
 	}
+}
+
+// strayed takes note of the first text that a server prints among its messages.
+func (s *line) strayed(l *link, text string) {
+	if l.strayed.Swap(true) {
+		return
+	}
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if l.process != nil {
+		text = l.process.redact.clean(text)
+	}
+	s.mu.Lock()
+	if s.state.State == config.Connecting || s.state.link == l {
+		s.update(func(st *state) { st.Stray = shorten(text) })
+	}
+	s.mu.Unlock()
+	s.up.changed()
 }
 
 // localServer is a server in this process while it serves one connection.
@@ -193,7 +214,7 @@ func (s *line) dialLocal(ctx context.Context, m *Manager, t Target, l *link) err
 		theirs.Close()
 	}()
 	conn := wire.NewStreamConn(ours, ours, &wire.StreamOptions{MaxBatch: maxBatch})
-	return l.local.explain(s.connect(ctx, m, t, l, wire.Stream(conn, s.peerOptions())))
+	return l.local.explain(s.connect(ctx, m, t, l, wire.Stream(conn, s.peerOptions(l))))
 }
 
 // explain says why a connection has ended, in terms of the server.

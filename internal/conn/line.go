@@ -392,7 +392,7 @@ func (s *line) connectOnce() {
 	s.wanted, s.retry.next = false, time.Time{}
 	s.dials++
 	s.update(func(st *state) {
-		st.State, st.Reason, st.Stderr = config.Connecting, "", ""
+		st.State, st.Reason, st.Stderr, st.Stray = config.Connecting, "", "", ""
 		st.NextRetry, st.Challenge, st.failure, st.Steps = time.Time{}, nil, nil, nil
 	})
 	s.mu.Unlock()

@@ -22,6 +22,8 @@ type Status struct {
 	Challenge *wire.Challenge // what it wants, in NeedsAuth; nil if it did not say
 	Stderr    string          // the last lines of a child that failed, without our secrets
 
+	Stray string // the first text that it printed where only messages belong; empty if none
+
 	Warnings []config.Problem // about values of the entry that were left out or kept as they are
 
 	Steps []Step // of the last dial, as far as it came

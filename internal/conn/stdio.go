@@ -56,7 +56,7 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 	s.mu.Unlock()
 
 	conn := wire.NewStreamConn(child.Stdout, child.Stdin, &wire.StreamOptions{MaxBatch: maxBatch})
-	err = s.connect(ctx, m, t, l, wire.Stream(conn, s.peerOptions()))
+	err = s.connect(ctx, m, t, l, wire.Stream(conn, s.peerOptions(l)))
 	if err != nil {
 		return l.process.explain(err)
 	}
@@ -109,8 +109,8 @@ func (p *process) explain(err error) error {
 		f.err = p.exit()
 	}
 	f.stderr = strings.TrimRight(p.redact.clean(p.child.StderrTail(shownStderr)), "\n")
-	if last := f.stderr[strings.LastIndexByte(f.stderr, '\n')+1:]; last != "" {
-		f.err = fmt.Errorf("%w; it last wrote: %s", f.err, shorten(last))
+	if line := tellingLine(f.stderr); line != "" {
+		f.err = fmt.Errorf("%w; it wrote: %s", f.err, shorten(line))
 	}
 	f.err = p.redact.cleanError(f.err) // the child may have answered with what it was given
 	return &f
