@@ -156,10 +156,7 @@ func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 	if parties := x.shared.Parties(); r.Method == "elicitation/create" && len(parties) == 1 && !slices.ContainsFunc(all, own) {
 		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server}, "" // whose UI is that of all sessions
 	}
-	busy := slices.DeleteFunc(slices.Clone(all), waitsAlready)
-	if len(busy) == 0 {
-		busy = slices.DeleteFunc(all, idle)
-	}
+	busy := slices.DeleteFunc(all, idle)
 	if len(busy) == 0 {
 		return asked{}, "no call was under way"
 	}
@@ -197,7 +194,9 @@ func (x serverSide) unlessAbandoned(r *wire.Request, a asked) (to asked, why str
 
 // together is for a question of which no more is known than the program whose
 // calls are under way: it is asked in the first of them that can carry it, and
-// stands as long as any of them is under way.
+// stands as long as any of them is under way. Calls in which the server waits for
+// an answer already are left out if there are others: it hardly asks in the same
+// call again. It may, so this is no way to tell one program from another.
 func together(calls []asked) (to asked, why string) {
 	var flights, waiting []*flight
 	for _, a := range calls {
@@ -218,27 +217,19 @@ func together(calls []asked) (to asked, why string) {
 	return asked{}, "no request was under way in which the program could be asked"
 }
 
-// only returns the one that something must be about: the only one there is, the
-// only one with a request under way that the server does not wait on already, or
-// the only one with a request under way.
+// only returns the one that something must be about: the only one there is, or the
+// only one with a request under way.
 func only(all []asked) (a asked, ok bool) {
+	if len(all) > 1 {
+		all = slices.DeleteFunc(slices.Clone(all), idle)
+	}
 	if len(all) == 1 {
 		return all[0], true
-	}
-	for _, rest := range []func(asked) bool{waitsAlready, idle} {
-		if candidates := slices.DeleteFunc(slices.Clone(all), rest); len(candidates) == 1 {
-			return candidates[0], true
-		}
 	}
 	return asked{}, false
 }
 
 func idle(a asked) bool { return len(a.flights) == 0 }
-
-// waitsAlready reports whether the server waits for an answer in each of the
-// requests that are under way, if there are any: the next question is another
-// one's.
-func waitsAlready(a asked) bool { return len(a.free) == 0 }
 
 // sessions are those that share this connection, of whatever host, with their
 // requests that are under way to the server.

@@ -224,6 +224,59 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	}
 }
 
+// A server may ask twice in one call. While it waits for the first answer, the
+// second question is not another agent's, although that one's call is the only one
+// in which the server does not wait already.
+func TestSecondQuestionOfACall(t *testing.T) {
+	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+		for method, params := range map[string]string{
+			"elicitation/create":     `{"message":"and?","requestedSchema":{"type":"object","properties":{}}}`,
+			"sampling/createMessage": `{"messages":[],"maxTokens":1}`,
+		} {
+			t.Run(version+" "+method, func(t *testing.T) {
+				t.Parallel()
+				u := newUpstream(t, "up", wire.Version20251125)
+				w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, func(o *patchbay.Options) {
+					settings(t, o, `{"gateway":{"manyUsers":true}}`)
+				})
+				a, b := w.connect(t, "http", version, "", able), w.connect(t, "http", version, "", able)
+				asked, answered := make(chan struct{}), make(chan struct{})
+				a.mu.Lock()
+				a.elicit = func(json.RawMessage) string {
+					asked <- struct{}{}
+					<-answered
+					return `{"action":"accept","content":{"name":"a"}}`
+				}
+				a.mu.Unlock()
+				b.mu.Lock()
+				b.elicit = func(params json.RawMessage) string {
+					t.Errorf("another one is asked %s", params)
+					return `{"action":"accept"}`
+				}
+				b.mu.Unlock()
+				asking := a.callAside(t, "up__elicit", `{}`)
+				<-asked
+				other := b.callAside(t, "up__wait", `{}`)
+				<-u.waiting
+				for s := range u.server.Sessions() {
+					answer, err := s.Call(t.Context(), wire.Call{Method: method, Params: json.RawMessage(params)})
+					if err == nil && string(answer) != `{"action":"cancel"}` {
+						t.Errorf("the second question was answered with %s", answer)
+					}
+				}
+				close(answered)
+				u.released <- struct{}{}
+				if got := <-asking; got.err != nil || got.text != `{"action":"accept","content":{"name":"a"}}` {
+					t.Errorf("the call that asks: %+v", got)
+				}
+				if got := <-other; got.err != nil || got.text != "released" {
+					t.Errorf("the other call: %+v", got)
+				}
+			})
+		}
+	}
+}
+
 // A server that does not answer to one subscription holds up no other.
 func TestListenIsAcknowledgedBesideAHungServer(t *testing.T) {
 	u := newUpstream(t, "up", wire.Version20251125)
