@@ -121,6 +121,27 @@ func TestDamagedGatewaySettings(t *testing.T) {
 	}
 }
 
+func TestMemory(t *testing.T) {
+	for text, want := range map[string]int64{
+		"256MiB": 256 << 20, "1GiB": 1 << 30, "65536 KiB": 64 << 20, "": DefaultMemory,
+		"63MiB": 0, "256": 0, "256MB": 0, "-1GiB": 0, "9999999999GiB": 0, "MiB": 0,
+	} {
+		if text == "" {
+			if got := (Gateway{}).MemoryLimit(); got != want {
+				t.Errorf("without a setting: %d", got)
+			}
+			continue
+		}
+		got, err := ParseMemory(text)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+		if limit := (Gateway{Memory: text}).MemoryLimit(); want > 0 && limit != want {
+			t.Errorf("%s: the limit is %d", text, limit)
+		}
+	}
+}
+
 func TestGatewayEndpoint(t *testing.T) {
 	for want, g := range map[string]Gateway{
 		"http://127.0.0.1:7332/mcp":     {},

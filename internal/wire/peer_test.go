@@ -456,6 +456,25 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
+// A call that its caller gives up makes room at once, whether or not the other
+// side says anything to that.
+func TestGivenUpCallMakesRoom(t *testing.T) {
+	p, other := scripted(t, nil, &PeerOptions{MaxInFlight: 1})
+	ctx, giveUp := context.WithCancel(t.Context())
+	hung := background(ctx, p, Call{Method: "hung"})
+	other.expect(`"id":1,"method":"hung"`)
+	waits := background(t.Context(), p, Call{Method: "waits"})
+	giveUp()
+	<-hung
+	for method := ""; method != "waits"; { // beside the cancellation
+		method = other.next().Method
+	}
+	other.send(`"id":2,"result":{}`)
+	if o := <-waits; o.err != nil {
+		t.Error(o.err)
+	}
+}
+
 func TestCloseFailsCalls(t *testing.T) {
 	p, other := scripted(t, nil, &PeerOptions{MaxInFlight: 1})
 	sent := background(t.Context(), p, Call{Method: "sent"})
