@@ -58,6 +58,21 @@ func (h *Host) readSettings() settings {
 	return s
 }
 
+// UserSettings returns what the user's settings file says to a host opened with
+// these options; of one that is damaged, nothing. A host reports the damage.
+func (o Options) UserSettings() (config.Settings, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return config.Settings{}, err
+	}
+	p, err := findPlaces(o)
+	if err != nil {
+		return config.Settings{}, err
+	}
+	s := settings{good: map[string]goodSettings{}}
+	return s.read(p.userSettings(), config.ScopeUser, nil), nil
+}
+
 // foreign reports whether a file of the project is another user's, who is not to
 // decide what happens here, and says so.
 func (s *settings) foreign(path string) bool {

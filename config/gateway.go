@@ -77,6 +77,10 @@ type Gateway struct {
 
 	OIDC OIDC `json:"oidc,omitzero"`
 
+	// Daemon says whether agents and commands share the servers of one daemon; nil
+	// means that they do.
+	Daemon *bool `json:"daemon,omitempty"`
+
 	Memory string `json:"memory,omitempty"` // that it may use, such as 256MiB; empty means DefaultMemory
 
 	// ManyUsers says that clients which say the same of themselves may be several
@@ -155,6 +159,7 @@ func decodeGateway(f *Fields) Gateway {
 	if many := f.Bool("manyUsers"); many != nil {
 		g.ManyUsers = *many
 	}
+	g.Daemon = f.Bool("daemon")
 	if o := f.Object("oidc"); o != nil {
 		g.OIDC = OIDC{Issuer: o.String("issuer"), Audience: o.String("audience"), Scopes: o.Strings("scopes")}
 		if err := checkIssuer(g.OIDC.Issuer); err != nil {

@@ -84,6 +84,7 @@ var descriptions = map[string]string{
 	"Gateway.profiles":       "Selections of servers and tools, by name. Each is served at /mcp/@name.",
 	"Gateway.naming":         "How the names of tools and prompts are made where the gateway offers several servers. Other settings of names do not count there.",
 	"Gateway.memory":         "Memory that the gateway may use, such as 256MiB or 1GiB. When it is used up, what is kept for absent or slow clients goes first, then requests are refused. Default: 512MiB.",
+	"Gateway.daemon":         "Whether agents (serve --stdio) and commands share the servers of one daemon. Default: true; false: each has its own.",
 	"Gateway.firstList":      "Milliseconds that a list waits for servers of which nothing is known yet; 0: not at all. Default: 5000.",
 	"Gateway.manyUsers":      "Requests that come with the same principal and client name may be those of several people, as behind a service. Then a server's question that may belong to any of several requests is asked in none of them.",
 	"Gateway.oidc":           "An authorization server whose access tokens are accepted, besides the gateway's own token.",

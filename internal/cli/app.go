@@ -64,17 +64,17 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringArrayVar(&a.mcpConfig, "mcp-config", nil, "read servers from this `file` too, trusted like your own (repeatable)")
 	flags.BoolVar(&a.strictMCPConfig, "strict-mcp-config", false, "servers of the --mcp-config files and no others; settings hold")
 	flags.BoolVar(&a.failOnInvalid, "fail-on-invalid", false, "fail if any entry or file is invalid")
-	flags.BoolVar(&a.noDaemon, "no-daemon", false, "work alone even if a daemon (patchbay serve) is running")
+	flags.BoolVar(&a.noDaemon, "no-daemon", false, "servers of its own even if a daemon is running, and start none")
 	help := helpCommand(root)
 	groups := []commandGroup{
 		{"Start here", []*cobra.Command{
 			a.serveCommand(), a.installCommand(), a.listCommand(), a.addCommand(), a.approveCommand(), a.testCommand(),
 			a.toolsCommand(), a.callCommand(), a.doctorCommand(),
 		}},
-		{"See", []*cobra.Command{a.getCommand(), a.whyCommand(), a.logsCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand()}},
+		{"See", []*cobra.Command{a.statusCommand(), a.getCommand(), a.whyCommand(), a.logsCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand()}},
 		{"Change", []*cobra.Command{a.addJSONCommand(), a.importCommand(), a.enableCommand(), a.disableCommand(), a.removeCommand()}},
 		{"Allow", []*cobra.Command{a.rejectCommand(), a.resetCommand()}},
-		{"Operate", []*cobra.Command{a.tokenCommand(), a.uninstallCommand(), a.reconnectCommand(), a.reloadCommand(), a.versionCommand(), help}},
+		{"Operate", []*cobra.Command{a.daemonCommand(), a.tokenCommand(), a.uninstallCommand(), a.reconnectCommand(), a.reloadCommand(), a.versionCommand(), help}},
 	}
 	for _, g := range groups {
 		root.AddCommand(g.commands...)

@@ -53,9 +53,9 @@ refused. An address that other machines can reach needs TLS, or --insecure-bind
 where a proxy has it; access tokens of an issuer are accepted if settings.json
 names one (gateway.oidc).
 
-The first serve of a user is the daemon: a later "serve --stdio", and commands
-such as list and call, use its servers, so that all agents share one process for
-each server.
+With --stdio the servers are those of a daemon, which is started if none runs, so
+that all agents share one process for each server: see "patchbay daemon". Over
+HTTP this process is the daemon, if there is none.
 
 SIGTERM and Ctrl-C let calls in flight finish, for 10 seconds at most; a second
 one ends at once.`,
@@ -72,6 +72,8 @@ one ends at once.`,
 				return usagef(cmd.CommandPath(), "--stdio listens on no address; leave out --http and what belongs to it")
 			case f.endpoint != "" && !f.stdio:
 				return usagef(cmd.CommandPath(), "--endpoint is for --stdio; over HTTP it is part of the URL")
+			case f.stdio && (f.metrics != "" || f.memory != "") && !a.alone():
+				return usagef(cmd.CommandPath(), "--metrics and --memory are of a process with servers of its own: add --no-daemon")
 			case a.strictMCPConfig && len(a.mcpConfig) == 0:
 				return usagef(cmd.CommandPath(), "--strict-mcp-config needs at least one --mcp-config FILE")
 			}
@@ -84,14 +86,14 @@ one ends at once.`,
 			if err != nil {
 				return err
 			}
+			if f.stdio {
+				return a.serveStdio(cmd.Context(), f, log)
+			}
 			s, err := a.newServing(f, log)
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			if f.stdio {
-				return s.overStdio(cmd.Context())
-			}
 			return s.overHTTP(cmd.Context())
 		},
 	}
@@ -130,7 +132,8 @@ type serving struct {
 	reports sync.WaitGroup // what is told a while after the start
 	served  []string       // URLs that are served, if the settings do not say
 
-	metricsURL string // empty if there are none
+	metricsURL  string // empty if there are none
+	stopMetrics func()
 
 	mu       sync.Mutex
 	gateways map[*patchbay.Host]*gateway.Gateway
@@ -145,13 +148,14 @@ func (a *app) newServing(f serveFlags, log *slog.Logger) (*serving, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &serving{app: a, flags: f, log: log, gateways: map[*patchbay.Host]*gateway.Gateway{}}
+	s := &serving{app: a, flags: f, log: log, gateways: map[*patchbay.Host]*gateway.Gateway{}, stopMetrics: func() {}}
 	s.books = observe.New(observe.Options{Logger: log, AuditDir: dirs.State, Traces: traces})
 	s.views = control.NewViews(s.open)
 	return s, nil
 }
 
 func (s *serving) close() {
+	s.stopMetrics()
 	s.views.Close()
 	s.reports.Wait()
 	if err := s.books.Close(); err != nil {
@@ -180,11 +184,9 @@ func (s *serving) open(ctx context.Context, c control.Caller, beside *patchbay.H
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gateways[h] = g
-	if s.flags.stdio && own {
-		s.reports.Go(func() { s.tellNeeds(ctx, h) })
-	}
 	forget := s.books.Follow(h)
-	return &control.View{Host: h, Attach: g.Serve, Check: g.Check, Drain: g.Shutdown, Close: func() error {
+	needs := func(ctx context.Context) []string { return needsOf(ctx, h) }
+	return &control.View{Host: h, Attach: g.Serve, Check: g.Check, Needs: needs, Drain: g.Shutdown, Close: func() error {
 		forget()
 		s.mu.Lock()
 		delete(s.gateways, h)
@@ -207,26 +209,17 @@ func (s *serving) daemon() control.Daemon {
 	return control.Daemon{Views: s.views, Metrics: s.books.Metrics(), Logger: s.log}
 }
 
-func (s *serving) overStdio(ctx context.Context) error {
-	stop, err := s.offerMetrics(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return s.app.serveStdio(ctx, s.flags.endpoint, s.daemon())
-}
-
 // offerMetrics serves the metrics on an address of their own, if asked to.
-func (s *serving) offerMetrics(ctx context.Context) (stop func(), err error) {
+func (s *serving) offerMetrics(ctx context.Context) error {
 	if s.flags.metrics == "" {
-		return func() {}, nil
+		return nil
 	}
 	l, err := gateway.Listen(ctx, gateway.ListenOptions{Address: s.flags.metrics, Insecure: s.flags.insecureBind, CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.metricsURL = l.URL + "/metrics"
-	return gateway.ServeMetrics(ctx, l, s.books.Metrics()), nil
+	s.metricsURL, s.stopMetrics = l.URL+"/metrics", gateway.ServeMetrics(ctx, l, s.books.Metrics())
+	return nil
 }
 
 // ballast is memory that nobody touches, so that no page of it is ever there. It
@@ -264,11 +257,9 @@ func (s *serving) overHTTP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop, err := s.offerMetrics(ctx)
-	if err != nil {
+	if err := s.offerMetrics(ctx); err != nil {
 		return err
 	}
-	defer stop()
 	wait := s.becomeDaemon(ctx)
 	s.reports.Go(func() { s.greet(ctx, v.Host, listener.URL) })
 	err = site.Serve(ctx, listener)
@@ -324,7 +315,11 @@ func (s *serving) becomeDaemon(ctx context.Context) (wait func() error) {
 	if s.app.alone() {
 		return func() error { return nil }
 	}
-	wait, err := s.app.becomeDaemon(ctx, s.daemon())
+	path, self, err := s.app.daemonPlace()
+	var socket *control.Socket
+	if err == nil {
+		socket, err = control.Own(path)
+	}
 	if errors.Is(err, control.ErrOwned) {
 		s.app.say("another patchbay is running; commands and stdio clients use that one's servers, not these")
 	} else if err != nil {
@@ -333,7 +328,15 @@ func (s *serving) becomeDaemon(ctx context.Context) (wait func() error) {
 	if err != nil {
 		return func() error { return nil }
 	}
-	return wait
+	d := s.daemon()
+	self.Version, self.Foreground = s.app.build(), true
+	d.Identity = self
+	served := make(chan error, 1)
+	go func() {
+		_, err := d.Serve(ctx, socket)
+		served <- err
+	}()
+	return func() error { return <-served }
 }
 
 const (
@@ -360,16 +363,17 @@ func settled(ctx context.Context, h *patchbay.Host) []patchbay.ServerStatus {
 	return slices.DeleteFunc(h.Servers(), func(st patchbay.ServerStatus) bool { return !st.InForce || st.Skip != "" })
 }
 
-// tellNeeds says on standard error what a person has to do.
-func (s *serving) tellNeeds(ctx context.Context, h *patchbay.Host) {
+// needsOf returns what a person has to do, once that is known.
+func needsOf(ctx context.Context, h *patchbay.Host) (needs []string) {
 	for _, st := range settled(ctx, h) {
 		if need, ok := needOf(st); ok {
-			s.app.say("%s", need)
+			needs = append(needs, need)
 		}
 	}
 	for _, pr := range wrongFiles(h.Snapshot()) {
-		s.app.say("%s: %s", pr.Severity, pr)
+		needs = append(needs, fmt.Sprintf("%s: %s", pr.Severity, pr))
 	}
+	return needs
 }
 
 // wrongFiles are the problems of files as a whole: what they were meant to say is

@@ -3,17 +3,21 @@
 package cli_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/patchbay-mcp/patchbay"
-	"github.com/patchbay-mcp/patchbay/internal/control"
+	"golang.org/x/sys/unix"
+
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -79,10 +83,10 @@ func TestDaemonKilled(t *testing.T) {
 	if got := a.call("pid"); strings.Trim(got, "0123456789") != "" {
 		t.Errorf("the next call: %s", got)
 	}
-	if said := a.said.String(); !strings.Contains(said, "the daemon ended; this session goes on with servers of its own") {
+	if said := a.said.String(); !strings.Contains(said, "the daemon ended; attached to the one that took its place") {
 		t.Errorf("standard error: %s", said)
 	}
-	// It is the daemon now, and others find it.
+	// It has started a daemon, and others find that.
 	pid := a.call("pid")
 	if out, errs := s.run("call", "s.pid"); strings.TrimSpace(out) != pid || errs != "" {
 		t.Errorf("call uses process %s, and the agent %s\n%s", out, pid, errs)
@@ -117,7 +121,7 @@ func TestDaemonKilledUnderASubscription(t *testing.T) {
 	if after := call(); after == before {
 		t.Errorf("the process is still %s", after)
 	}
-	s.run("disable", "s") // which this process, the daemon now, notices
+	s.run("disable", "s") // which the daemon that it started notices
 	for {
 		m, err := a.conn.Read()
 		if err != nil {
@@ -159,53 +163,233 @@ func TestDaemonEndsInOrder(t *testing.T) {
 	}
 }
 
-// The first agent is the daemon of the others; when it leaves, one of them is,
-// and so on. No call is lost, and they never have more than one process between
-// them once things have settled.
-func TestAgentsFollowEachOther(t *testing.T) {
+// The agents' daemon is nobody's child: closing the window of the agent that
+// started it, as roughly as may be, harms no other.
+func TestDaemonOutlivesItsStarter(t *testing.T) {
+	servers := listenToServers(t)
+	s := newStation(t, "-tell", servers.address)
+	first, second := s.agent(), s.agent()
+	pid := first.call("pid")
+	id := second.send("tools/call", `{"name":"slow"}`)
+	servers.hear("began")
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.cmd.Wait() // it was killed
+	servers.release()
+	if got := textOf(second.answer(id)); got != "released" {
+		t.Errorf("the other agent's call: %s", got)
+	}
+	if other := second.call("pid"); other != pid {
+		t.Errorf("the server was process %s and is %s", pid, other)
+	}
+	if said := second.said.String(); said != "" {
+		t.Errorf("the other agent was told %s", said)
+	}
+}
+
+// The daemon has nothing of the process that started it: no terminal, no
+// directory, no descriptor.
+func TestDaemonIsDetached(t *testing.T) {
+	s := newStation(t)
+	in, held, err := os.Pipe() // which the agent's product gave it by accident
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cmd := s.command("daemon", "start")
+	cmd.ExtraFiles = []*os.File{held}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "Started the daemon") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	held.Close()
+	if err := in.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("it still has what the process that started it was given: %v", err)
+	}
+	daemon := s.daemon()
+	if session, err := unix.Getsid(daemon.Pid); err != nil || session != daemon.Pid {
+		t.Errorf("its session is %d, %v", session, err)
+	}
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", daemon.Pid)); err == nil && dir != "/" {
+		t.Errorf("its directory is %s", dir)
+	}
+	if out, _ := s.run("daemon", "start"); !strings.HasPrefix(out, "The daemon is running") {
+		t.Errorf("a second start: %s", out)
+	}
+	if out, _ := s.run("daemon", "stop"); !strings.HasPrefix(out, "The daemon has ended") {
+		t.Errorf("stop: %s", out)
+	}
+}
+
+// However often the daemon ends, and in whatever way, its agents lose no call
+// without being told, and share one process between them once things have
+// settled.
+func TestDaemonsFollowEachOther(t *testing.T) {
 	s := newStation(t)
 	var agents []*agent
 	for range 5 {
 		agents = append(agents, s.agent())
 	}
-	process := regexp.MustCompile(`\(process (\d+)\)`)
-	for len(agents) > 1 {
+	agents[0].ask("tools/list", `{}`) // in which pid is harmless
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
 		pid := agents[0].call("pid")
 		for _, a := range agents[1:] {
 			if other := a.call("pid"); other != pid {
-				t.Errorf("of %d agents some use process %s, some %s", len(agents), pid, other)
+				t.Errorf("some agents use process %s, some %s", pid, other)
 			}
 		}
-		out, _ := s.run("list")
-		named := process.FindStringSubmatch(out)
-		if named == nil {
-			t.Fatalf("there is no daemon:\n%s", out)
-		}
-		at := slices.IndexFunc(agents, func(a *agent) bool { return fmt.Sprint(a.cmd.Process.Pid) == named[1] })
-		if at < 0 {
-			t.Fatalf("no agent has process %s", named[1])
-		}
-		daemon := agents[at]
-		agents = slices.Delete(agents, at, at+1)
+		daemon := s.daemon()
 		var asked []wire.ID
 		for _, a := range agents {
 			asked = append(asked, a.send("tools/call", `{"name":"pid","arguments":{}}`))
 		}
-		if err := daemon.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := daemon.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
 		for i, a := range agents {
-			if got := textOf(a.answer(asked[i])); strings.Trim(got, "0123456789") != "" {
-				t.Errorf("a call was answered with %s", got)
+			got := textOf(a.answer(asked[i]))
+			if told := strings.Contains(got, "look before trying again"); strings.Trim(got, "0123456789") != "" && (!told || sig == syscall.SIGTERM) {
+				t.Errorf("%v: a call was answered with %s", sig, got)
 			}
 		}
-		if err := daemon.cmd.Wait(); err != nil {
-			t.Errorf("the daemon ended with %v: %s", err, daemon.said.String())
+		agents[0].moved(pid)
+	}
+}
+
+// moved waits until an agent's calls are those of another process.
+func (a *agent) moved(pid string) {
+	a.t.Helper()
+	for now := pid; now == pid || strings.Trim(now, "0123456789") != ""; { // as long as the daemon has not heard of its end, and then once
+		now = a.call("pid")
+	}
+}
+
+// A daemon ends some time after its last client, and not before.
+func TestDaemonEndsWhenIdle(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("daemon", "run", "--idle", "300ms")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := os.Lstat(s.socket()); err != nil; _, err = os.Lstat(s.socket()) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	a := s.agent()
+	for begun := time.Now(); time.Since(begun) < time.Second; {
+		a.call("pid")
+	}
+	if daemon := s.daemon(); daemon.Pid != cmd.Process.Pid || a.said.String() != "" {
+		t.Errorf("the daemon was process %d, and is %d: %s", cmd.Process.Pid, daemon.Pid, a.said.String())
+	}
+	a.conn.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// A daemon that does not come up is given up soon, and the agent has servers of
+// its own.
+func TestDaemonDoesNotStart(t *testing.T) {
+	for how, want := range map[string]struct{ starts, reason string }{
+		"crashes": {"started\nstarted\nstarted\n", "no room in the harbour"},
+		"hangs":   {"started\n", "it did not answer within 5s"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := newStation(t)
+			starts := filepath.Join(s.home, how)
+			s.env = append(s.env, "FAILING_DAEMON="+starts)
+			a := s.agent()
+			if got := a.call("pid"); strings.Trim(got, "0123456789") != "" {
+				t.Errorf("a call: %s", got)
+			}
+			log := filepath.Join(s.home, ".local", "state", "patchbay", "daemon.log")
+			if said, want := a.said.String(), "patchbay: the daemon does not start: "+want.reason+" (its log is "+log+"); this session has servers of its own\n"; said != want {
+				t.Errorf("it said %s, want %s", said, want)
+			}
+			if n, err := os.ReadFile(starts); string(n) != want.starts {
+				t.Errorf("its starts: %q, %v", n, err)
+			}
+		})
+	}
+}
+
+// An agent of a later build replaces the daemon; whoever is attached follows. The
+// file of the earlier build may be gone by then, and still its agents go on.
+func TestUpgrade(t *testing.T) {
+	s := newStation(t)
+	s.env = slices.DeleteFunc(s.env, func(v string) bool { return v == "UNGUARDED=1" })
+	install := func(name string, at time.Time) string {
+		t.Helper()
+		built, err := exec.LookPath("patchbay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(built)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(filepath.Dir(s.home), name, "patchbay")
+		write(t, path, string(text))
+		if err := errors.Join(os.Chmod(path, 0o700), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	now := time.Now()
+	s.program = install("old", now.Add(-time.Hour))
+	old := s.agent()
+	old.call("pid")
+	before := s.daemon().Pid
+	if runtime.GOOS == "linux" { // which keeps a program that runs
+		if err := os.Remove(s.program); err != nil {
+			t.Fatal(err)
 		}
 	}
-	agents[0].conn.Close()
-	if err := agents[0].cmd.Wait(); err != nil {
-		t.Errorf("the last agent's patchbay ended with %v: %s", err, agents[0].said.String())
+	s.program = install("new", now)
+	next := s.agent()
+	pid := next.call("pid")
+	daemon := s.daemon()
+	if daemon.Pid == before {
+		t.Error("the daemon is still that of the earlier build")
+	}
+	if other := old.call("pid"); other != pid {
+		t.Errorf("the agents use the processes %s and %s", other, pid)
+	}
+	// An agent of the earlier build takes the daemon as it is.
+	if runtime.GOOS != "linux" {
+		return
+	}
+	next.conn.Close()
+	_ = next.cmd.Wait() // it has left
+	if err := os.Remove(s.program); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Kill(); err != nil { // now the earlier one has to start its own
+		t.Fatal(err)
+	}
+	old.moved(pid)
+	s.program = ""
+	if again := s.daemon(); again.Pid == daemon.Pid {
+		t.Error("the daemon was killed, and still it is there")
+	}
+	if said := old.said.String(); strings.Contains(said, "own servers") || strings.Contains(said, "guard") {
+		t.Errorf("it said %s", said)
+	}
+}
+
+// "daemon": false means servers of one's own, for agents and commands.
+func TestDaemonOff(t *testing.T) {
+	s := newStation(t)
+	one := s.agent()
+	write(t, filepath.Join(s.home, ".config", "patchbay", "settings.json"), `{"gateway": {"daemon": false}}`)
+	if two := s.agent(); one.call("pid") == two.call("pid") {
+		t.Error("an agent uses the daemon's servers")
+	}
+	if out, _ := s.run("list"); strings.Contains(out, "daemon") {
+		t.Errorf("list: %s", out)
 	}
 }
 
@@ -245,15 +429,11 @@ func TestDaemonThatIsNotUsed(t *testing.T) {
 	s.env = append(env, "XDG_CONFIG_HOME="+filepath.Join(s.home, "other"))
 	refused("its configuration is in")
 	s.env = env
-	dirs, err := patchbay.Options{Dir: s.project, Home: s.home, Environ: env}.Directories()
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := filepath.Dir(control.SocketPath(dirs))
+	run := filepath.Dir(s.socket())
 	if err := os.Chmod(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	refused("is open to other users")
+	refused("is open to other users (mode 0755); `chmod go= " + run + "` closes it")
 	// What changes the options of the host means a host of the command's own.
 	if err := os.Chmod(run, 0o700); err != nil {
 		t.Fatal(err)
@@ -370,7 +550,7 @@ func TestUnknownEndpointOfADaemon(t *testing.T) {
 	s.serve()
 	cmd := s.command("serve", "--stdio", "--endpoint", "nobody")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "nobody") {
+	if cmd.ProcessState.ExitCode() != 3 || string(out) != "patchbay: No MCP server named \"nobody\".\nConfigured: s\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -31,6 +32,10 @@ type Env struct {
 	Stdout, Stderr io.Writer
 
 	Executable string // the program's own file; empty means unknown
+
+	// Handle is a path under which this very program can be started, and read,
+	// whatever has become of its file.
+	Handle string
 
 	// Guard is a command line that runs the hidden guard command of this
 	// program; empty means that servers are not guarded.
@@ -56,18 +61,26 @@ func Process() Env {
 	}
 	var guard []string
 	self, err := os.Executable()
+	handle := self
 	if err == nil {
 		guard = []string{self, guardName}
 	}
+	if _, err := os.Stat(ownHandle); runtime.GOOS == "linux" && err == nil {
+		handle = ownHandle
+	}
 	return Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Home: home, Now: time.Now,
-		Executable: self, Guard: guard,
+		Executable: self, Handle: handle, Guard: guard,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),
 		Width:       columns(os.Stdout), ErrWidth: columns(os.Stderr),
 	}
 }
+
+// ownHandle is the program that runs, in the eyes of whoever opens it: Linux keeps
+// it even when its file is gone.
+const ownHandle = "/proc/self/exe"
 
 // getenv finds a variable. The last assignment counts, as it does for a child.
 func (e Env) getenv(name string) string {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,8 +25,11 @@ const quickExit = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", quickExit)
-	testscript.Main(m, map[string]func(){
+	testscript.Main(noDaemonLeft{m}, map[string]func(){
 		"patchbay": func() {
+			if failing := os.Getenv("FAILING_DAEMON"); failing != "" && slices.Contains(os.Args, "run") {
+				failDaemon(failing)
+			}
 			ctx, stop := cli.Signals(context.Background()) // as the program itself does
 			defer stop()
 			env := cli.Process()
@@ -36,6 +40,44 @@ func TestMain(m *testing.M) {
 		},
 		"mcptest-server": runScriptServer,
 	})
+}
+
+// noDaemonLeft runs all tests and fails if a daemon that one of them started is
+// still there.
+type noDaemonLeft struct{ *testing.M }
+
+func (m noDaemonLeft) Run() int {
+	program, err := exec.LookPath("patchbay")
+	code := m.M.Run()
+	left, globErr := filepath.Glob("/proc/[0-9]*/cmdline") // there are none where the system does not tell
+	if err := errors.Join(err, globErr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, file := range left {
+		text, _ := os.ReadFile(file) // it may have ended meanwhile
+		if strings.HasPrefix(string(text), program+"\x00daemon\x00run\x00") {
+			fmt.Fprintf(os.Stderr, "a daemon is left: %s %q\n", file, text)
+			code = 1
+		}
+	}
+	return code
+}
+
+// failDaemon is a daemon that takes note of its start, in the file that is named
+// after what it does then.
+func failDaemon(how string) {
+	f, err := os.OpenFile(how, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err == nil {
+		_, _ = f.WriteString("started\n") // the test will say
+		f.Close()
+	}
+	if filepath.Base(how) == "hangs" {
+		select {}
+	}
+	fmt.Fprintln(os.Stderr, "patchbay: no room in the harbour")
+	fmt.Fprintln(os.Stderr, "Come back with the tide.")
+	os.Exit(1)
 }
 
 // TestScripts runs the commands as a person would. Each script starts in an
@@ -62,6 +104,7 @@ func TestScripts(t *testing.T) {
 				env.Setenv("PATCHBAY", program)
 			}
 			env.Cd = project
+			env.Defer(func() { stopDaemon(home, project) }) // that noDaemonLeft will say
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -103,4 +146,15 @@ func checkMode(ts *testscript.TestScript, neg bool, args []string) {
 func octal(m os.FileMode) string {
 	const digits = "01234567"
 	return string([]byte{digits[m>>6&7], digits[m>>3&7], digits[m&7]})
+}
+
+// stopDaemon ends the daemon of a home, if there is one.
+func stopDaemon(home, project string) ([]byte, error) {
+	cmd := exec.Command("patchbay", "daemon", "stop")
+	cmd.Dir, cmd.Env = project, []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=" + quickExit}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == 3 {
+		return nil, nil // there is none
+	}
+	return out, err
 }

@@ -130,11 +130,20 @@ func TestServeNamesBrokenFiles(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	cmd := patchbayCommand(t, home, project, "serve", "--stdio")
-	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	if err := cmd.Run(); err != nil || !strings.Contains(stderr.String(), "patchbay/mcp.json:2:") {
-		t.Errorf("%v: %s", err, stderr.String())
+	t.Cleanup(func() { _, _ = stopDaemon(home, project) })
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said lines
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said.until(t, "patchbay/mcp.json:2:")
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, said.String())
 	}
 }
 
@@ -244,13 +253,15 @@ func TestServeStdio(t *testing.T) {
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	write(t, filepath.Join(project, ".mcp.json"), `{"mcpServers": {"docs": {"command": "docs"}}}`)
+	t.Cleanup(func() { _, _ = stopDaemon(home, project) })
 	for _, tt := range []struct{ endpoint, tool string }{{"", "s__echo"}, {"s", "echo"}} {
 		args := []string{"serve", "--stdio"}
 		if tt.endpoint != "" {
 			args = append(args, "--endpoint", tt.endpoint)
 		}
 		cmd := patchbayCommand(t, home, project, args...)
-		cmd.Stderr = new(bytes.Buffer)
+		var said lines
+		cmd.Stderr = &said
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -273,7 +284,7 @@ func TestServeStdio(t *testing.T) {
 					return lines.Text()
 				}
 			}
-			t.Fatalf("no answer to %s: %v\n%s", method, lines.Err(), cmd.Stderr)
+			t.Fatalf("no answer to %s: %v\n%s", method, lines.Err(), said.String())
 			return ""
 		}
 		ask(1, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
@@ -283,13 +294,14 @@ func TestServeStdio(t *testing.T) {
 		if r := ask(3, "tools/call", `{"name":"`+tt.tool+`","arguments":{"text":"tide at noon"}}`); !strings.Contains(r, "tide at noon") {
 			t.Errorf("%q: %s", tt.endpoint, r)
 		}
+		said.until(t, "patchbay: docs needs your approval: patchbay approve docs\n")
 		in.Close()
 		for lines.Scan() {
 		}
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%q: %v\n%s", tt.endpoint, err, cmd.Stderr)
+			t.Errorf("%q: %v\n%s", tt.endpoint, err, said.String())
 		}
-		if said := cmd.Stderr.(*bytes.Buffer).String(); said != "patchbay: docs needs your approval: patchbay approve docs\n" {
+		if said := said.String(); strings.Count(said, "\n") != 1 {
 			t.Errorf("%q: it said %s", tt.endpoint, said)
 		}
 	}

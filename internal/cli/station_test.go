@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/control"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -27,6 +29,7 @@ type station struct {
 	t             *testing.T
 	home, project string
 	env           []string
+	program       string // what agents start; empty means the patchbay that is tested
 }
 
 // newStation returns one whose socket has a short path, and whose server has
@@ -39,6 +42,7 @@ func newStation(t *testing.T, flags ...string) *station {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &station{t: t, home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
+	t.Cleanup(s.stopDaemon)
 	for _, d := range []string{s.home, filepath.Join(s.project, ".git")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
@@ -50,11 +54,52 @@ func newStation(t *testing.T, flags ...string) *station {
 	return s
 }
 
+// stopDaemon ends the daemon, if there is one, and looks whether it is gone.
+func (s *station) stopDaemon() {
+	s.t.Helper()
+	if out, err := stopDaemon(s.home, s.project); err != nil {
+		s.t.Errorf("daemon stop: %v: %s", err, out)
+	}
+	socket, err := control.Own(s.socket())
+	if err != nil {
+		s.t.Errorf("there still is a daemon: %v", err)
+		return
+	}
+	socket.Close()
+}
+
+func (s *station) socket() string {
+	s.t.Helper()
+	dirs, err := patchbay.Options{Dir: s.project, Home: s.home, Environ: s.env}.Directories()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return control.SocketPath(dirs)
+}
+
+// daemon returns the daemon's process, once there is one.
+func (s *station) daemon() *os.Process {
+	s.t.Helper()
+	out, _ := s.run("status", "--json")
+	var status control.Status
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		s.t.Fatalf("status: %v: %s", err, out)
+	}
+	p, err := os.FindProcess(status.PID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
 func (s *station) command(args ...string) *exec.Cmd {
 	s.t.Helper()
 	program, err := exec.LookPath("patchbay") // TestMain put it there
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.program != "" {
+		program = s.program
 	}
 	// What never ends must not hang the test: it tells what it does and ends.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -134,6 +179,16 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// until waits until a process has said something.
+func (l *lines) until(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(l.String(), want); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not say %q, but %s", want, l.String())
+		}
+	}
 }
 
 // start runs a command that speaks MCP.

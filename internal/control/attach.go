@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error)
 	if c.daemon == nil {
 		return nil, errors.New("there is no daemon to attach to")
 	}
-	conn, err := reach(ctx, c.socket, c.caller, c.self)
+	conn, err := reach(ctx, c.socket, c.caller, c.unlike)
 	if err != nil {
 		return nil, orGone(err)
 	}
@@ -42,6 +44,7 @@ func (c *Client) upgrade(ctx context.Context, conn *net.UnixConn, endpoint strin
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", attachProto)
+	req.Header.Set(pidHeader, strconv.Itoa(os.Getpid()))
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
@@ -52,7 +55,7 @@ func (c *Client) upgrade(ctx context.Context, conn *net.UnixConn, endpoint strin
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return nil, fmt.Errorf("attach: %w", refusal(resp))
+		return nil, refusal(resp)
 	}
 	return r, nil
 }
@@ -67,20 +70,39 @@ const (
 	// wordFarewell is the last thing on a connection that ends in order: what
 	// has not been answered has not been read.
 	wordFarewell = "farewell"
+
+	// wordSay has something behind it that the person at the client should know.
+	wordSay = "say "
+
+	// wordHere is the answer to wordThere, which is what a relay says to a daemon
+	// that has been silent for a while.
+	wordThere = "there?"
+	wordHere  = "here"
 )
 
 // daemonConn is the daemon's end of a connection to a relay.
 type daemonConn struct {
 	*wire.StreamConn
+	client *attachedClient // nil if nobody wants to know
 
 	mu     sync.Mutex
 	open   map[wire.ID]bool // requests that were read and not answered
 	closed bool
 }
 
+func newDaemonConn(r io.Reader, w io.WriteCloser) *daemonConn {
+	return &daemonConn{StreamConn: wire.NewStreamConn(r, w, &wire.StreamOptions{Control: true}), open: map[wire.ID]bool{}}
+}
+
 // Read implements wire.Conn. What comes after the farewell is not read.
 func (c *daemonConn) Read() (wire.Message, error) {
 	m, err := c.StreamConn.Read()
+	for errors.As(err, new(*wire.ControlLine)) { // there is only one that a relay says
+		soon, stop := context.WithTimeout(context.Background(), time.Second)
+		_ = c.WriteControl(soon, wordHere) // a relay that reads nothing has to wait
+		stop()
+		m, err = c.StreamConn.Read()
+	}
 	if err != nil {
 		return m, err
 	}
@@ -91,6 +113,7 @@ func (c *daemonConn) Read() (wire.Message, error) {
 		return wire.Message{}, wire.ErrClosed
 	case m.Kind() == wire.KindRequest:
 		c.open[m.ID] = true
+		c.client.asked(m)
 	case m.Method == "notifications/cancelled": // which may not be answered
 		if id, ok := requestID(m.Params); ok {
 			delete(c.open, id)

@@ -37,20 +37,20 @@ type introduction struct {
 const maxIntroduction = 16 << 20
 
 // reach makes a connection to the daemon at a socket, on which all requests are
-// the caller's. The daemon is told who that is only if it is one that may be used
-// by somebody who is self.
-func reach(ctx context.Context, socket string, caller Caller, self Identity) (*net.UnixConn, error) {
+// the caller's. The daemon is told who that is only if unlike does not say why it
+// must not be used.
+func reach(ctx context.Context, socket string, caller Caller, unlike func(Identity) string) (*net.UnixConn, error) {
 	conn, err := dial(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	ended := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err = caller.introduce(conn, self)
+	err = caller.introduce(conn, unlike)
 	if !ended() || ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errors.New("it does not answer")
+		err = silent(socket)
 	}
 	if err != nil {
 		conn.Close()
@@ -59,13 +59,13 @@ func reach(ctx context.Context, socket string, caller Caller, self Identity) (*n
 	return conn, conn.SetDeadline(time.Time{})
 }
 
-func (c Caller) introduce(conn net.Conn, self Identity) error {
+func (c Caller) introduce(conn net.Conn, unlike func(Identity) string) error {
 	r := bufio.NewReader(conn) // the daemon says nothing that it is not asked
 	var other Identity
 	if err := exchange(conn, r, "GET", "/v1/hello", nil, &other); err != nil {
 		return err
 	}
-	if reason := self.unlike(other); reason != "" {
+	if reason := unlike(other); reason != "" {
 		return errors.New(reason)
 	}
 	body, err := json.Marshal(introduction{[]byte(c.Dir), []byte(strings.Join(append(c.Environ[:len(c.Environ):len(c.Environ)], ""), "\x00"))})

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -23,7 +25,7 @@ type Client struct {
 	// Of a daemon's client.
 	socket string
 	caller Caller
-	self   Identity
+	unlike func(Identity) string // says why a daemon must not be used
 	daemon *Identity
 }
 
@@ -37,15 +39,27 @@ const helloTime = 3 * time.Second
 // work on behalf of a caller. It fails with ErrNoDaemon if there is none; any
 // other error says why the one there is must not be used by somebody who is self.
 func Dial(ctx context.Context, path string, caller Caller, self Identity) (*Client, error) {
-	c := &Client{socket: path, caller: caller, self: self}
+	return dialLike(ctx, path, caller, self.unlike)
+}
+
+// DialAny is Dial for a client that asks a daemon about itself, whichever build
+// it is.
+func DialAny(ctx context.Context, path string, caller Caller, self Identity) (*Client, error) {
+	return dialLike(ctx, path, caller, self.apart)
+}
+
+// dialLike is Dial for a client that has its own opinion of which daemons must
+// not be used: unlike says why.
+func dialLike(ctx context.Context, path string, caller Caller, unlike func(Identity) string) (*Client, error) {
+	c := &Client{socket: path, caller: caller, unlike: unlike}
 	c.transport = patient{&http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return reach(ctx, path, caller, self) },
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return reach(ctx, path, caller, unlike) },
 		DisableCompression: true,
 		MaxIdleConns:       4,
 	}}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	patience := time.AfterFunc(helloTime, func() { stop(errors.New("it does not answer")) })
+	patience := time.AfterFunc(helloTime, func() { stop(silent(path)) })
 	defer patience.Stop()
 	var other Identity
 	if err := c.call(ctx, "GET", "/v1/hello", nil, &other); err != nil {
@@ -55,6 +69,15 @@ func Dial(ctx context.Context, path string, caller Caller, self Identity) (*Clie
 	}
 	c.daemon = &other
 	return c, nil
+}
+
+// silent is the error of a daemon that does not answer.
+func silent(socket string) error {
+	who, err := os.ReadFile(filepath.Join(filepath.Dir(socket), lockName)) // which nobody else can write
+	if err != nil || len(who) > 100 {
+		return errors.New("it does not answer")
+	}
+	return fmt.Errorf("it does not answer (%s)", who)
 }
 
 // orGone returns ErrNoDaemon for an error that means that there is none, or that

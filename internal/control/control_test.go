@@ -210,7 +210,7 @@ func TestEveryMethod(t *testing.T) {
 		t.Error("attached to nothing")
 	}
 	c.Close()
-	for _, method := range []string{"Daemon", "Attach", "Close"} { // see TestDaemon
+	for _, method := range []string{"Daemon", "Attach", "Close", "Status", "Stop"} { // see the tests of daemons
 		called[method] = true
 	}
 

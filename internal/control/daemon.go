@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -11,35 +10,41 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Daemon is what a process offers on its control socket.
 type Daemon struct {
 	Identity Identity
 	Views    *Views
-	Metrics  http.Handler // nil means none
-	Logger   *slog.Logger // nil discards
+	Metrics  http.Handler  // nil means none
+	Logger   *slog.Logger  // nil discards
+	Idle     time.Duration // after which it ends if nobody uses it; 0 means never
 }
 
 const (
 	hostName    = "patchbay"       // the Host of every request
-	attachProto = "patchbay-mcp/2" // what a connection is upgraded to: MCP with control lines
+	attachProto = "patchbay-mcp/3" // what a connection is upgraded to: MCP with control lines
 	drainTime   = 10 * time.Second
 )
 
-// Serve answers on the socket until ctx ends, lets what is under way finish, for
-// ten seconds at most, and closes the socket. The views stay open.
-func (d Daemon) Serve(ctx context.Context, s *Socket) error {
+// Serve answers on the socket until ctx ends, a client asks it to end, or nobody
+// has used it for long enough; it lets what is under way finish, for ten seconds
+// at most, and closes the socket. The views stay open. Whoever asked it to end
+// waits for release: at the latest, the end of the process.
+func (d Daemon) Serve(ctx context.Context, s *Socket) (release func(), err error) {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	// Requests outlive ctx: its end is where draining begins.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	var attached sync.WaitGroup
+	r := &run{Daemon: d, ctx: ctx, end: end, life: life, clients: map[*attachedClient]bool{}, started: time.Now()}
+	r.idle = newIdle(d.Idle, end)
+	defer r.idle.stop()
 	srv := &http.Server{
-		Handler:           d.handler(ctx, life, &attached),
+		Handler:           r.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(d.Logger.Handler(), slog.LevelWarn),
@@ -48,7 +53,6 @@ func (d Daemon) Serve(ctx context.Context, s *Socket) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(own{s.listener}) }()
-	var err error
 	select {
 	case err = <-served:
 	case <-ctx.Done():
@@ -58,8 +62,33 @@ func (d Daemon) Serve(ctx context.Context, s *Socket) error {
 	}
 	stop()
 	_ = srv.Close() // whoever is left has had its time
-	attached.Wait()
-	return errors.Join(err, s.Close())
+	r.attached.Wait()
+	return r.release, errors.Join(err, s.Close())
+}
+
+// run is a daemon that serves.
+type run struct {
+	Daemon
+	ctx      context.Context // when it has ended nothing new is begun
+	end      context.CancelFunc
+	life     context.Context // with it ends what was begun
+	idle     *idle
+	started  time.Time
+	attached sync.WaitGroup
+
+	mu      sync.Mutex
+	clients map[*attachedClient]bool
+	waiting []net.Conn // for the end of all this
+}
+
+// release lets go of those who wait for the end.
+func (d *run) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.waiting {
+		_ = c.Close() // it may have given up
+	}
+	d.waiting = nil
 }
 
 // drain lets what is under way finish.
@@ -73,22 +102,22 @@ func (d Daemon) drain(life context.Context, srv *http.Server) {
 }
 
 // handler routes what is the daemon's own, and hands the rest to the view of the
-// caller. When ctx has ended nothing new is begun, with life ends
-// what was.
-func (d Daemon) handler(ctx, life context.Context, attached *sync.WaitGroup) http.Handler {
+// caller.
+func (d *run) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/hello", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(d.Identity) // the client may be gone
+		answer(w, d.Identity, nil)
 	})
 	mux.HandleFunc("POST "+callerPath, meet)
+	mux.HandleFunc("GET "+statusPath, d.status)
+	mux.HandleFunc("POST "+stopPath, d.stop)
 	if d.Metrics != nil {
 		mux.Handle("GET /metrics", d.Metrics)
 	}
 	mux.HandleFunc("POST /v1/attach", func(w http.ResponseWriter, r *http.Request) {
-		attached.Add(1)
-		defer attached.Done()
-		d.attach(life, w, r)
+		d.attached.Add(1)
+		defer d.attached.Done()
+		d.attach(w, r)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.view(r)
@@ -99,13 +128,14 @@ func (d Daemon) handler(ctx, life context.Context, attached *sync.WaitGroup) htt
 		defer d.Views.release(v)
 		if r.URL.Path == watchPath { // which would never finish
 			watching, end := context.WithCancel(r.Context())
-			defer context.AfterFunc(ctx, end)()
+			defer context.AfterFunc(d.ctx, end)()
 			r = r.WithContext(watching)
 		}
 		v.handler.ServeHTTP(w, r)
 	})
 	return refusePages(onlyHere(keepTime(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ctx.Err() != nil {
+		defer d.idle.use()()
+		if d.ctx.Err() != nil {
 			http.Error(w, errEnding.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -134,7 +164,7 @@ func (d Daemon) view(r *http.Request) (*view, error) {
 }
 
 // attach makes an MCP connection of an HTTP connection and serves it.
-func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Request) {
+func (d *run) attach(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != attachProto {
 		http.Error(w, "the upgrade to "+attachProto+" is missing", http.StatusUpgradeRequired)
 		return
@@ -167,8 +197,21 @@ func (d Daemon) attach(life context.Context, w http.ResponseWriter, r *http.Requ
 		conn.Close()
 		return
 	}
-	stream := &daemonConn{StreamConn: wire.NewStreamConn(&upgraded{Conn: conn, r: buffered.Reader}, conn, nil), open: map[wire.ID]bool{}}
-	if err := v.Attach(life, stream, endpoint); err != nil {
+	client := newAttachedClient(r, v.caller.Dir, endpoint)
+	d.enter(client, true)
+	defer d.enter(client, false)
+	stream := newDaemonConn(&upgraded{Conn: conn, r: buffered.Reader}, conn)
+	stream.client = client
+	if v.Needs != nil {
+		needs, stop := context.WithCancel(d.life)
+		defer stop()
+		d.attached.Go(func() {
+			for _, text := range v.Needs(needs) {
+				_ = stream.WriteControl(needs, wordSay+text) // it may have gone
+			}
+		})
+	}
+	if err := v.Attach(d.life, stream, endpoint); err != nil {
 		d.Logger.Warn("attached client", "error", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/internal/control"
@@ -96,11 +97,12 @@ func (b *bench) start() {
 		b.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	b.views, b.stop, b.stopped = control.NewViews(b.open), stop, make(chan error, 1)
+	b.views, b.stop, b.stopped = control.NewViews(b.open), stop, make(chan error, 2)
 	d := control.Daemon{Identity: b.self, Views: b.views}
 	go func() {
-		err := d.Serve(ctx, socket)
+		release, err := d.Serve(ctx, socket)
 		b.views.Close()
+		release()
 		b.stopped <- err
 	}()
 	b.t.Cleanup(func() {
@@ -213,6 +215,55 @@ func TestAttach(t *testing.T) {
 	if _, err := os.Lstat(b.socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+}
+
+// A daemon tells who is attached, and ends when it is asked to; whoever asked
+// knows when it has.
+func TestStatusAndStop(t *testing.T) {
+	b := newBench(t)
+	b.start()
+	c := b.dial("one")
+	conn, err := c.Attach(t.Context(), "@some")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Write(t.Context(), wire.Message{ID: wire.NumberID(1), Method: "initialize", Params: json.RawMessage(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"agent","version":"7"}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Status(t.Context())
+	if err != nil || s.PID != os.Getpid() || len(s.Clients) != 1 {
+		t.Fatalf("got %+v, %v", s, err)
+	}
+	if got := s.Clients[0]; got.PID != os.Getpid() || got.Name != "agent" || got.Version != "7" || got.Dir != b.dir("one") || got.Endpoint != "@some" {
+		t.Errorf("the client is %+v", got)
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select { // whoever waited was let go after the views were closed
+	case err := <-b.stopped:
+		b.stopped <- err
+	case <-time.After(time.Minute):
+		t.Error("the daemon has not ended")
+	}
+	if _, err := control.Dial(t.Context(), b.socket, control.Caller{Dir: b.dir("one")}, b.self); !errors.Is(err, control.ErrNoDaemon) {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// What a person started, nobody else ends.
+func TestForegroundIsNotStopped(t *testing.T) {
+	b := newBench(t)
+	b.self.Foreground = true
+	b.start()
+	if err := b.dial("one").Stop(t.Context()); kindOf(err) != patchbay.KindDenied {
+		t.Errorf("got %v", err)
+	}
+	b.dial("one")
 }
 
 // Who is another user, has other files or is another build does not attach.
@@ -382,8 +433,9 @@ func TestStdioGivesUpADaemonThatDropsIt(t *testing.T) {
 	ended := make(chan error, 1)
 	var said atomic.Int32
 	s := &control.Stdio{
-		In: in, Out: out, Caller: control.Caller{Dir: b.dir("one")}, Socket: b.socket, Daemon: control.Daemon{Identity: b.self, Views: alone},
-		Say: func(string, ...any) { said.Add(1) },
+		In: in, Out: out, Caller: control.Caller{Dir: b.dir("one")}, Self: b.self, Daemon: &control.Starter{Socket: b.socket},
+		Views: func() (*control.Views, error) { return alone, nil },
+		Say:   func(string, ...any) { said.Add(1) },
 	}
 	go func() { ended <- s.Serve(t.Context()) }()
 	client := end{t, wire.NewStreamConn(printed, typed, nil)}

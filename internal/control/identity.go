@@ -3,6 +3,8 @@ package control
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay"
 )
@@ -21,6 +23,13 @@ type Identity struct {
 	UID     int    `json:"uid"` // -1 where users have no numbers
 	Home    string `json:"home"`
 
+	// Built is when the program's file was written. Where two builds are in use,
+	// the daemon of the later one takes the other's place.
+	Built time.Time `json:"built,omitzero"`
+
+	// Foreground is whether a person started it where it runs, who alone ends it.
+	Foreground bool `json:"foreground,omitempty"`
+
 	patchbay.Directories
 }
 
@@ -28,16 +37,32 @@ type Identity struct {
 // the options of a host.
 func Identify(version string, o patchbay.Options) (Identity, error) {
 	dirs, err := o.Directories()
-	return Identity{API: api, Version: version, PID: os.Getpid(), UID: os.Geteuid(), Home: o.Home, Directories: dirs}, err
+	return Identity{API: api, Version: version, PID: os.Getpid(), UID: os.Geteuid(), Home: filepath.Clean(o.Home), Directories: dirs}, err
 }
 
 // unlike says why one side must not work for the other; nothing if it may.
 func (i Identity) unlike(other Identity) string {
+	if reason := i.apart(other); reason != "" {
+		return reason
+	}
+	if i.Version != other.Version {
+		return i.otherBuild(other)
+	}
+	return ""
+}
+
+func (i Identity) otherBuild(other Identity) string {
+	return fmt.Sprintf("it is version %s, and this is %s", other.Version, i.Version)
+}
+
+// apart is unlike for a client that only has MCP messages carried, which any
+// build does the same way.
+func (i Identity) apart(other Identity) string {
 	switch {
 	case i.UID != other.UID:
 		return fmt.Sprintf("it belongs to user %d", other.UID)
-	case i.API != other.API || i.Version != other.Version:
-		return fmt.Sprintf("it is version %s, and this is %s", other.Version, i.Version)
+	case i.API != other.API:
+		return i.otherBuild(other)
 	case i.Config != other.Config:
 		return fmt.Sprintf("its configuration is in %s, and yours in %s", other.Config, i.Config)
 	case i.State != other.State || i.Cache != other.Cache || i.Home != other.Home:

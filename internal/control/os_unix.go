@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
+	"strconv"
 	"syscall"
 )
 
@@ -31,9 +33,22 @@ func checkOwner(path string, info fs.FileInfo) error {
 	case !ok || int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("%s belongs to another user", path)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s is open to other users (mode %04o)", path, info.Mode().Perm())
+		return fmt.Errorf("%s is open to other users (mode %04o); `chmod go= %s` closes it", path, info.Mode().Perm(), path)
 	}
 	return nil
+}
+
+// detach makes a command one that outlives this process and whatever started it:
+// in a session of its own, and with none of the descriptors that this process
+// was given by others, who may wait for their end.
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	open, _ := os.ReadDir("/dev/fd") // where the system does not tell, they stay
+	for _, entry := range open {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd) // as those that this program opened are already
+		}
+	}
 }
 
 // checkPeer says why the other side of a connection is not to be talked to.

@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/windows"
 )
@@ -26,3 +28,8 @@ func temporary() string { return os.TempDir() }
 func checkOwner(string, fs.FileInfo) error { return nil }
 
 func checkPeer(*net.UnixConn) error { return nil }
+
+// detach makes a command one that outlives this process and its console.
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +23,14 @@ type Relay struct {
 	// use is whether the client got anything out of that.
 	Next func(ctx context.Context, ofUse bool) (wire.Conn, error)
 
+	Say func(format string, args ...any) // tells the person what the daemon says to it; nil means nobody
+
 	mu     sync.Mutex // held while the client is taken to another host
 	server wire.Conn
 	left   bool // the client has ended its side
 	ofUse  bool // the present host has said something to the client
 	said   transcript
+	pulse  pulse
 }
 
 // leaveTime is what calls under way get after the client has ended its side. A
@@ -37,6 +41,7 @@ const leaveTime = 10 * time.Second
 // gone or ctx has ended. The error says why there is nobody left to serve it.
 func (r *Relay) Run(ctx context.Context, daemon wire.Conn) error {
 	r.server, r.said = daemon, newTranscript()
+	r.pulse.of(daemon)
 	life, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var work sync.WaitGroup
@@ -53,6 +58,7 @@ func (r *Relay) Run(ctx context.Context, daemon wire.Conn) error {
 		}
 	})
 	work.Go(func() { stop(r.down(life)) })
+	work.Go(func() { r.pulse.watch(life) })
 	<-life.Done()
 	// Both sides are told, so that whoever reads or writes ends.
 	r.leave()
@@ -132,6 +138,7 @@ func notUnderstood(g *wire.Garbage) wire.Message {
 func (r *Relay) down(ctx context.Context) error {
 	for {
 		m, err := r.current().Read()
+		r.pulse.beat()
 		if r.heed(err) {
 			continue
 		}
@@ -156,6 +163,9 @@ func (r *Relay) heed(err error) bool {
 	line, ok := errors.AsType[*wire.ControlLine](err)
 	if !ok {
 		return false
+	}
+	if text, ok := strings.CutPrefix(line.Text, wordSay); ok && r.Say != nil {
+		r.Say("%s", text)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,6 +228,7 @@ func (r *Relay) move(ctx context.Context, why error) error {
 		return fmt.Errorf("the connection to the daemon ended (%w), and there is no other host: %w", why, err)
 	}
 	r.server, r.ofUse = next, false
+	r.pulse.of(next)
 	defer context.AfterFunc(ctx, func() { next.Close() })() // whatever it is waited for
 	return r.replay(ctx, over)
 }
@@ -243,10 +254,14 @@ func (r *Relay) replay(ctx context.Context, over leftover) error {
 		// Nothing may be said before that is answered.
 		for answered := false; !answered; {
 			m, err := r.server.Read()
+			r.pulse.beat()
 			if _, ok := errors.AsType[*wire.Garbage](err); ok {
 				continue
 			}
-			if err != nil { // or a control line: it is about to end
+			if line, ok := errors.AsType[*wire.ControlLine](err); ok && line.Text != wordFarewell && !strings.HasPrefix(line.Text, wordRefused) {
+				continue // it has time
+			}
+			if err != nil { // or it is about to end
 				_ = r.server.Close()
 				return nil // the next Read says so again
 			}

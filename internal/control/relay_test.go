@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/control"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -504,4 +506,39 @@ func FuzzRelay(f *testing.F) {
 func numberOf(id wire.ID) (n int64) {
 	_ = json.Unmarshal(id.AppendTo(nil), &n)
 	return n
+}
+
+// A host that does not answer any more is left for another. One that has nothing
+// to say for a while is asked, and stays.
+func TestRelayLeavesAHostThatIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := cross(t, 2)
+		first := x.hosts[0].Conn.(*wire.StreamConn)
+		x.client.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
+		x.hosts[0].hear(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
+		for range 10 { // minutes, and nobody thinks that it has gone
+			if _, err := first.Read(); !errors.As(err, new(*wire.Garbage)) { // it has no Control
+				t.Fatalf("it was asked %v", err)
+			}
+			x.hosts[0].tell("here")
+		}
+		x.hosts[0].say(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		x.client.hear(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		begun := time.Now()
+		x.client.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}}`)
+		go func() { // whoever is stopped still has a socket that takes something
+			for {
+				if _, err := first.Read(); err != nil && !errors.As(err, new(*wire.Garbage)) {
+					return
+				}
+			}
+		}()
+		x.client.hearLike(`{"jsonrpc":"2.0","id":2,"result":{"content":[`, `"isError":true}}`)
+		<-x.moves
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		x.client.say(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+		x.hosts[1].hear(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	})
 }

@@ -17,7 +17,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/atomicfile"
 )
 
-const socketName = "control.sock"
+const (
+	socketName = "control.sock"
+	lockName   = "control.lock"
+)
 
 // maxSocketPath is how long the path of a socket may be on every system.
 const maxSocketPath = 100 // and room for aside
@@ -67,14 +70,11 @@ var ErrOwned = errors.New("another process serves the control socket")
 // fails with ErrOwned if there is one already. What a daemon that died left
 // behind is replaced.
 func Own(path string) (*Socket, error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := privateDir(path)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkPrivate(dir, fs.ModeDir); err != nil {
-		return nil, err
-	}
-	lock, err := atomicfile.Hold(filepath.Join(dir, "control.lock"))
+	lock, err := atomicfile.Hold(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,15 @@ func Own(path string) (*Socket, error) {
 		return nil, err
 	}
 	return &Socket{path: path, lock: lock, listener: listener}, nil
+}
+
+// privateDir makes the directory of a socket, if it is missing.
+func privateDir(path string) (string, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, checkPrivate(dir, fs.ModeDir)
 }
 
 // listen replaces what is at path, which must be a socket that nobody serves.

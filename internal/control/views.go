@@ -29,6 +29,10 @@ type View struct {
 	// Check says why there is no such endpoint; nil means that there is any.
 	Check func(endpoint string) error
 
+	// Needs returns what a person has to do before all of it can be used, once
+	// that is known. nil means that nobody tells.
+	Needs func(ctx context.Context) []string
+
 	// Drain refuses what clients ask from now on and returns when what is under
 	// way has ended, or ctx has; then it ends their connections. nil means that
 	// there is nothing to wait for.

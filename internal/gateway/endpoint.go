@@ -37,7 +37,7 @@ func (g *Gateway) newEndpoint(name string) (*endpoint, error) {
 	} else if name != "" {
 		st, err := g.host.Server(name)
 		if err != nil {
-			return nil, errUnknown{err.Error()}
+			return nil, errUnknown{err}
 		}
 		ep.single = st.Name
 	}
@@ -69,7 +69,7 @@ func (g *Gateway) hasProfile(name string) error {
 	if len(profiles) > 0 {
 		text += " There are: " + strings.Join(slices.Sorted(maps.Keys(profiles)), ", ") + "."
 	}
-	return errUnknown{text}
+	return errUnknown{&patchbay.Error{Kind: patchbay.KindNotFound, Message: text}}
 }
 
 // capabilities of an endpoint of several servers: whatever they have, a client

@@ -66,9 +66,9 @@ func New(h *patchbay.Host, o Options) *Gateway {
 var errClosed = errors.New("the gateway is shut down")
 
 // errUnknown is the error of an endpoint that does not exist.
-type errUnknown struct{ reason string }
+type errUnknown struct{ error }
 
-func (e errUnknown) Error() string { return e.reason }
+func (e errUnknown) Unwrap() error { return e.error }
 
 // endpoint returns the endpoint of a name: empty for everything, a server, or a
 // profile with @ before its name. Of a gateway that is shut down it returns those

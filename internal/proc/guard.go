@@ -62,6 +62,7 @@ func (g *Guard) start() error {
 		return err
 	}
 	cmd := exec.Command(g.argv[0], g.argv[1:]...)
+	cmd.Path = running(cmd.Path)
 	cmd.Env, cmd.Dir = []string{}, "/" // it keeps no file system busy
 	cmd.Stdin = r                      // and writes nowhere
 	ownSession(cmd)

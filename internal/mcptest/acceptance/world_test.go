@@ -213,6 +213,7 @@ func (w *world) write(t *testing.T, name, text string) string {
 
 // nothingLeft fails the test if a process of this world lives on.
 func (w *world) nothingLeft(t *testing.T) {
+	_ = w.command(context.Background(), w.patchbay, "daemon", "stop").Run() // there may be none
 	if runtime.GOOS != "linux" {
 		return // nowhere else is it easily told
 	}
