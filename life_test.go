@@ -1,8 +1,10 @@
 package patchbay_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -193,5 +195,20 @@ func TestStatusHasTools(t *testing.T) {
 	if got, _ := json.Marshal(tools); string(got) != `[{"name":"look","description":"Looks around.","annotations":{"readOnly":true}},`+
 		`{"name":"act","description":"…","annotations":{"destructive":false,"openWorld":true}},{"name":"plain"}]` {
 		t.Errorf("got %s", got)
+	}
+}
+
+// Servers run without a guard if there is none to be had, and that is said.
+func TestWithoutAGuard(t *testing.T) {
+	var log bytes.Buffer
+	h := withServers(t, map[string]config.Server{"up": scripted()}, func(o *patchbay.Options) {
+		o.Guard, o.Logger = []string{filepath.Join(t.TempDir(), "gone")}, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	awaitState(t, h, "up", config.Connected)
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "servers are not guarded") {
+		t.Errorf("the log has %s", log.String())
 	}
 }

@@ -316,30 +316,45 @@ func TestDaemonDoesNotStart(t *testing.T) {
 	}
 }
 
+// install makes another build, of that time.
+func (s *station) install(name string, at time.Time) string {
+	s.t.Helper()
+	built, err := exec.LookPath("patchbay")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := os.ReadFile(built)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	path := filepath.Join(filepath.Dir(s.home), name, "patchbay")
+	write(s.t, path, string(text)+name)
+	if err := errors.Join(os.Chmod(path, 0o700), os.Chtimes(path, at, at)); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// Builds that nobody stamped are told apart by what is in them.
+func TestUnstampedBuilds(t *testing.T) {
+	s := newStation(t)
+	s.serve()
+	if _, errs := s.run("list"); errs != "" {
+		t.Errorf("the same build: %s", errs)
+	}
+	s.program = s.install("other", time.Now())
+	if out, errs := s.run("list"); strings.Contains(out, "daemon") || !strings.Contains(errs, "not using the daemon that is running: it is version (devel) ") {
+		t.Errorf("another build: %s%s", out, errs)
+	}
+}
+
 // An agent of a later build replaces the daemon; whoever is attached follows. The
 // file of the earlier build may be gone by then, and still its agents go on.
 func TestUpgrade(t *testing.T) {
 	s := newStation(t)
 	s.env = slices.DeleteFunc(s.env, func(v string) bool { return v == "UNGUARDED=1" })
-	install := func(name string, at time.Time) string {
-		t.Helper()
-		built, err := exec.LookPath("patchbay")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(built)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(filepath.Dir(s.home), name, "patchbay")
-		write(t, path, string(text))
-		if err := errors.Join(os.Chmod(path, 0o700), os.Chtimes(path, at, at)); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	now := time.Now()
-	s.program = install("old", now.Add(-time.Hour))
+	s.program = s.install("old", now.Add(-time.Hour))
 	old := s.agent()
 	old.call("pid")
 	before := s.daemon().Pid
@@ -348,7 +363,7 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.program = install("new", now)
+	s.program = s.install("new", now)
 	next := s.agent()
 	pid := next.call("pid")
 	daemon := s.daemon()
@@ -404,9 +419,11 @@ func TestDaemonOfAFilteredEnvironment(t *testing.T) {
 	}
 	s.env = append(env, "XDG_RUNTIME_DIR="+private, "TMPDIR="+private)
 	s.serve()
-	s.env = env
-	if out, errs := s.run("list"); !strings.Contains(out, "daemon") || errs != "" {
-		t.Errorf("%s%s", out, errs)
+	for _, home := range []string{s.home, s.home + "/"} {
+		s.env = append([]string{"HOME=" + home}, env[1:]...)
+		if out, errs := s.run("list"); !strings.Contains(out, "daemon") || errs != "" {
+			t.Errorf("%s: %s%s", home, out, errs)
+		}
 	}
 }
 
