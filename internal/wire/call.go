@@ -391,10 +391,15 @@ func (p *Peer) settle(id ID, o outcome) {
 }
 
 // integer returns the value of a number that is one; some peers answer the
-// request 7 with the id 7.0.
+// request 7 with the id 7.0, or with "7", and clients that ask them directly
+// understand it.
 func (id ID) integer() (int64, bool) {
 	if id.kind == idInt {
 		return id.num, true
+	}
+	if text, ok := Unquote([]byte(id.text)); ok {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil
 	}
 	f, err := strconv.ParseFloat(id.text, 64)
 	if err != nil || f != float64(int64(f)) {

@@ -139,6 +139,8 @@ func TestFaultMalformedAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":%d,"error":"boom"}`,
 		`{"jsonrpc":"2.0","id":%d,"error":{"code":"x","message":"y"}}`,
 		`{"id":%d,"result":{}}`,
+		`{"jsonrpc":"2.0","id":%d}`,
+		`{"jsonrpc":"2.0","id":"%d"}`,
 		`{"jsonrpc":"2.0","id":%d,"result":`,
 		`{"jsonrpc":"2.0","id":%d,"result":{"text":"a`,
 		`{"jsonrpc":"2.0","id":%d,"result":{"n":NaN}}`,
@@ -160,6 +162,7 @@ func TestFaultMalformedAnswer(t *testing.T) {
 		if line, _, err := sent.next(); err != nil || !strings.Contains(string(line), fmt.Sprintf(`"id":%d,"error"`, id)) {
 			t.Errorf("%s, %v", line, err)
 		}
+		fmt.Fprintf(other, `{"id":%d,"level":"info"}`+"\n", id) // a log line
 		fmt.Fprintf(other, form+"\n", id)
 		o := <-call
 		if _, ok := errors.AsType[*ParseError](o.err); !ok {
@@ -170,7 +173,7 @@ func TestFaultMalformedAnswer(t *testing.T) {
 	if o := <-bystander; o.err != nil {
 		t.Error(o.err)
 	}
-	if stats := p.Stats(); stats.Garbage != 30 || stats.BadAnswers+stats.LateAnswers != 0 {
+	if stats := p.Stats(); stats.Garbage != 51 || stats.BadAnswers+stats.LateAnswers != 0 {
 		t.Errorf("%+v", stats)
 	}
 }

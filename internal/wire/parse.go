@@ -116,7 +116,7 @@ func glanceAt(head, ending []byte) (g glance) {
 		return g
 	}
 	var id ID
-	asks, answers := false, false
+	asks, answers, named := false, false, false
 	for i++; ; {
 		if i = skipSpace(head, i); i < len(head) && head[i] == ',' {
 			i = skipSpace(head, i+1)
@@ -139,7 +139,12 @@ func glanceAt(head, ending []byte) (g glance) {
 			asks = true
 		case "result", "error":
 			answers = true
+		case "jsonrpc":
+			named = true
 		}
+	}
+	if i < len(head) && head[i] == '}' && named {
+		answers = true // what JavaScript makes of an answer whose result is undefined
 	}
 	if id.IsZero() && !asks {
 		if end := idAtEnd.FindSubmatch(ending); end != nil {

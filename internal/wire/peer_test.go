@@ -437,7 +437,7 @@ func TestBadAnswers(t *testing.T) {
 	call := background(t.Context(), p, Call{Method: "m"})
 	other.next()
 	for _, text := range []string{
-		`"id":2,"result":{}`, `"id":0,"result":{}`, `"id":-1,"result":{}`, `"id":"1","result":{}`, `"id":1.5,"result":{}`, `"id":1e300,"result":{}`,
+		`"id":2,"result":{}`, `"id":0,"result":{}`, `"id":-1,"result":{}`, `"id":"x","result":{}`, `"id":1.5,"result":{}`, `"id":1e300,"result":{}`,
 		`"id":null,"error":{"code":-32700,"message":"?"}`, `"error":{"code":-32700,"message":"?"}`,
 	} {
 		other.send("%s", text)
@@ -449,7 +449,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 	call = background(t.Context(), p, Call{Method: "m"})
 	other.next()
-	other.send(`"id":2,"result":{}`)
+	other.send(`"id":"2","result":{}`) // the SDKs take that for the same
 	<-call
 	if stats := p.Stats(); stats.BadAnswers != 8 || stats.LateAnswers != 1 {
 		t.Errorf("%+v", stats)
