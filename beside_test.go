@@ -44,17 +44,22 @@ func runsIn(t *testing.T, pid, unknown string) string {
 	return dir
 }
 
-// Hosts beside each other share the processes of the user's own servers, each
-// leaves without touching what the other uses, and the last ends them.
+// everywhere is a server of which all directories have one process.
+func everywhere(args ...string) config.Server {
+	s := scripted(args...)
+	s.Shared = config.SharedUser
+	return s
+}
+
+// Hosts beside each other share the processes of the user's own servers that are
+// for all directories, each leaves without touching what the other uses, and the last ends them.
 func TestHostsBesideEachOther(t *testing.T) {
 	leavesNothing(t)
 	lines := mcptest.NewLifelines(t)
 	c := newComputer(t)
 	c.opts.Lazy = false
 	c.opts.Guard = self(t, "guard")
-	perProject := scripted(lines.Arg("per"))
-	perProject.Cwd = "${workspaceRoot}"
-	c.declare(map[string]config.Server{"srv": scripted(lines.Arg("srv")), "per": perProject})
+	c.declare(map[string]config.Server{"srv": everywhere(lines.Arg("srv")), "per": scripted(lines.Arg("per"))})
 	first := c.open()
 	if err := first.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -180,7 +185,7 @@ func TestAgentsInTwoProjects(t *testing.T) {
 	lines := mcptest.NewLifelines(t)
 	c := newComputer(t)
 	c.opts.Lazy = false
-	c.declare(map[string]config.Server{"srv": scripted(lines.Arg("srv"))})
+	c.declare(map[string]config.Server{"srv": everywhere(lines.Arg("srv"))})
 	first := c.open()
 	awaitState(t, first, "srv", config.Connected)
 	hosts := lines.Next("srv")

@@ -19,7 +19,7 @@ const nativeProvider = "patchbay"
 
 // Change says what an operation did to which file.
 type Change struct {
-	Action string       `json:"action"` // added, replaced, removed, enabled, disabled, imported, approved, rejected, accepted, unchanged
+	Action string       `json:"action"` // added, replaced, removed, enabled, disabled, shared, not shared, imported, approved, rejected, accepted, unchanged
 	Name   string       `json:"name"`
 	Scope  config.Scope `json:"scope,omitempty"`
 	File   string       `json:"file,omitempty"` // the file that was changed, or would be
@@ -356,6 +356,49 @@ func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, er
 		change.Note = fmt.Sprintf("it still needs approval: patchbay approve %s", after.Name)
 	case after.State == config.Disabled:
 		change.Note = "it is still off: " + after.Reason
+	}
+	return change, nil
+}
+
+// SetShared has all directories have one process of a server of the user's own,
+// or each its own again. That is kept in the user's own file, whatever file the
+// entry comes from.
+func (h *Host) SetShared(ctx context.Context, name string, on bool) (Change, error) {
+	ctx, end := h.change(ctx)
+	defer end()
+	st, err := h.reading.Load().find(name)
+	if err != nil {
+		return Change{}, err
+	}
+	switch {
+	case st.Skip != "":
+		return Change{}, errorf(KindConfigInvalid, "Server %q cannot be shared: %s", st.Name, st.Skip)
+	case st.Origin.Project != "":
+		return Change{}, errorf(KindConfigInvalid, "Server %q is of a project (%s), and runs there.", st.Name, st.Origin.File)
+	case st.Transport != config.Stdio:
+		return Change{}, errorf(KindConfigInvalid, "Server %q is no program: it has no directory, and is shared anyway.", st.Name)
+	case st.Server.Shared == config.SharedNever:
+		return Change{}, errorf(KindConfigInvalid, "Server %q has \"shared\": false in its entry (%s).", st.Name, st.Origin.File)
+	}
+	change := Change{Action: "shared", Name: st.Name, Scope: config.ScopeUser}
+	if !on {
+		change.Action = "not shared"
+	}
+	path, changed, err := h.editScope(ctx, config.ScopeUser, func(_ string, old []byte) ([]byte, error) {
+		return setListed(old, "sharedServers", st.Name, on)
+	})
+	if err != nil {
+		return Change{}, err
+	}
+	change.File = path
+	if !changed {
+		change.Action, change.Note = "unchanged", fmt.Sprintf("already %s", change.Action)
+	}
+	if err := h.reload(ctx); err != nil {
+		return change, err
+	}
+	if after, err := h.reading.Load().find(name); err == nil && !on && after.Server.Shared == config.SharedUser {
+		change.Note = fmt.Sprintf("its entry says \"shared\": \"user\" (%s)", after.Origin.File)
 	}
 	return change, nil
 }

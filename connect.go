@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/conn"
+	"github.com/patchbay-mcp/patchbay/internal/discover"
 	"github.com/patchbay-mcp/patchbay/internal/policy"
 	"github.com/patchbay-mcp/patchbay/internal/secret"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -32,7 +33,8 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		t := conn.Target{
 			Entry: st.entry, State: st.State, Reason: st.Reason,
 			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st), Dir: h.workingDir(st.entry),
-			Lazy: h.opts.Lazy || st.Server.Lazy, List: !h.opts.Lazy, Unshared: st.Server.Shared != nil && !*st.Server.Shared,
+			Lazy: h.opts.Lazy || st.Server.Lazy, List: !h.opts.Lazy, Unshared: st.Server.Shared == config.SharedNever,
+			InheritAll: h.inheritsAll(st.entry),
 		}
 		if st.Server.IdleStop != nil {
 			t.IdleStop = time.Duration(*st.Server.IdleStop) * time.Millisecond
@@ -61,15 +63,29 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 }
 
 // workingDir is where an entry's program runs unless the entry says otherwise. A
-// program of the user's own for every project runs in the home directory: which
-// project it was first needed in must not matter to the others. What is for this
-// host or its project alone runs there.
+// program of the user's own for every project runs in the directory that the host
+// works in, as it would as a child of its product, or, if all directories are to
+// have one, in the home directory. What is for this host or its project alone runs
+// at the project's root.
 func (h *Host) workingDir(e config.Entry) string {
 	everywhere := e.Origin.Scope == config.ScopeUser || e.Origin.Scope == config.ScopeManaged
-	if everywhere && e.Origin.Project == "" && e.Origin.File != "" && !slices.Contains(h.opts.Files, e.Origin.File) {
+	switch {
+	case e.Origin.Project == "" && e.Server.Shared == config.SharedUser:
 		return h.opts.Home
+	case everywhere && e.Origin.Project == "" && e.Origin.File != "" && !slices.Contains(h.opts.Files, e.Origin.File):
+		if filepath.Dir(h.opts.Dir) == h.opts.Dir { // the root, where desktops start programs
+			return h.opts.Home
+		}
+		return h.opts.Dir
 	}
 	return h.places.project
+}
+
+// inheritsAll reports whether an entry's program gets the whole environment: if
+// it does in its product, and the entry is the user's own.
+func (h *Host) inheritsAll(e config.Entry) bool {
+	return e.Origin.Project == "" && discover.InheritsAll(e.Origin.Provider) &&
+		h.reading.Load().settings.Discovery.InheritEnv != config.InheritBasic
 }
 
 // mayRunCommands reports whether `!command` values of an entry may run: those

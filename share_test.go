@@ -206,7 +206,7 @@ func TestServerThatIsNotShared(t *testing.T) {
 	leavesNothing(t)
 	lines := mcptest.NewLifelines(t)
 	server := scripted(lines.Arg("srv"))
-	server.Shared = new(bool)
+	server.Shared = config.SharedNever
 	h := withServers(t, map[string]config.Server{"srv": server}, nil)
 	awaitState(t, h, "srv", config.Connected)
 	hosts := lines.Next("srv")
@@ -243,7 +243,7 @@ func TestServerThatAsksAnybody(t *testing.T) {
 	leavesNothing(t)
 	c := newComputer(t)
 	c.opts.Lazy = false
-	c.declare(map[string]config.Server{"srv": scripted("-discover=unknown")})
+	c.declare(map[string]config.Server{"srv": everywhere("-discover=unknown")})
 	h := c.open()
 	awaitState(t, h, "srv", config.Connected)
 	next := c.beside(h, "other", nil)

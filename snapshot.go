@@ -73,6 +73,10 @@ type ServerStatus struct {
 	Executes  []string         `json:"executes,omitempty"`  // commands that would run to obtain a value, masked
 	Problems  []config.Problem `json:"problems,omitempty"`
 
+	// NotPassed are the variables of the host's environment that the program of a
+	// server that could not be connected does not get.
+	NotPassed []string `json:"notPassed,omitempty"`
+
 	// Server is the entry as configured, secrets and all, for programs that
 	// embed the host.
 	Server config.Server `json:"-"`
@@ -159,6 +163,7 @@ func (h *Host) addConnection(r *reading, st *ServerStatus, kinds []conn.Profile)
 	if sv, ok := h.manager.Server(st.Name, conn.Profile{}); ok {
 		catalog := sv.Catalog()
 		st.overlay(sv.Status(), catalog)
+		st.NotPassed = h.notPassed(st)
 		if catalog != nil {
 			st.Tools = h.toolInfos(st.Name, catalog)
 		}
@@ -239,6 +244,11 @@ func (h *Host) reload(ctx context.Context) error {
 	}
 	var candidates []config.Candidate
 	entries := slices.Concat(found.Entries, h.inProcessEntries(), h.appliedEntries())
+	for i := range entries { // those of the scan, which nobody else has
+		if e := &entries[i]; e.Origin.Project == "" && e.Server.Shared != config.SharedNever && slices.Contains(found.SharedServers, e.Name) {
+			e.Server.Shared = config.SharedUser
+		}
+	}
 	launches := h.launches(entries)
 	for _, e := range entries {
 		c := config.Candidate{Entry: e}

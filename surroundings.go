@@ -95,3 +95,22 @@ func (h *Host) Suits(environ []string) bool {
 	}
 	return true
 }
+
+// notPassed returns the names of variables that a program which could not be
+// connected does not get, as far as they may decide what it does.
+func (h *Host) notPassed(st *ServerStatus) []string {
+	if st.Reason == "" || st.Transport != config.Stdio || st.State == config.Disabled || st.State == config.NeedsApproval || st.State == config.Connected || h.inheritsAll(st.entry) {
+		return nil
+	}
+	passed := proc.Inherited(h.opts.Environ, false)
+	named := slices.Concat(st.Server.EnvVars, secret.Names(st.entry))
+	var names []string
+	for _, assignment := range policy.Deciding(h.opts.Environ, isDirectory) {
+		name, _, _ := strings.Cut(assignment, "=")
+		_, set := st.Server.Env[name]
+		if name != "" && !set && !slices.Contains(named, name) && !slices.ContainsFunc(passed, func(p string) bool { return strings.HasPrefix(p, name+"=") }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

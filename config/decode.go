@@ -24,7 +24,7 @@ func DecodeServer(f *Fields) Server {
 		Timeout:           f.Millis("timeout", 1),
 		ConnectTimeout:    f.Millis("connectTimeout", 1),
 		IdleStop:          f.Millis("idleStop", 1),
-		Shared:            f.Bool("shared"),
+		Shared:            decodeSharing(f),
 		Pin:               Pin(f.String("pin")),
 		Auth:              decodeAuth(f.Object("auth")),
 		OAuth:             DecodeOAuth(f.Object("oauth")),
@@ -44,6 +44,19 @@ func DecodeServer(f *Fields) Server {
 	s.Env = f.Secrets("env")
 	s.UnsetEnv = append(s.UnsetEnv, NullMembers(f, "env")...)
 	return s
+}
+
+// decodeSharing reads who shares a server.
+func decodeSharing(f *Fields) Sharing {
+	n, ok := f.Take("shared")
+	switch {
+	case !ok:
+		return ""
+	case n.Kind == Bool, n.Kind == String && n.Text != string(SharedNever) && n.Text != string(SharedSame):
+		return Sharing(n.Text)
+	}
+	f.Report(SeverityWarning, "shared", `invalid "shared" value, ignoring: expected true, false or "user"`, "")
+	return ""
 }
 
 // NullMembers returns the names whose value is null in an object member: the

@@ -38,6 +38,10 @@ func (e encoder) value(b []byte, v reflect.Value) []byte {
 		return e.secret(b, x)
 	case json.RawMessage:
 		return append(b, x...)
+	case Sharing:
+		if x == SharedNever || x == SharedSame {
+			return append(b, x...)
+		}
 	}
 	switch v.Kind() {
 	case reflect.String:

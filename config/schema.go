@@ -29,6 +29,7 @@ func ServersSchema() []byte {
 			"additionalProperties", server),
 		"disabledServers", describe("Names of servers that are off, whatever file they come from. Wins over enabledServers.", names),
 		"enabledServers", describe("Names of servers that are on although the file they come from says enabled: false.", names),
+		"sharedServers", describe("Names of your own servers of which all directories have one process, as if their entries said shared: \"user\".", names),
 	)
 }
 
@@ -123,6 +124,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 	switch field {
 	case "Auth.scopes", "OAuth.scopes":
 		return schema("anyOf", []Node{schema("type", "array", "items", schema("type", "string")), schema("type", "string")})
+	case "Server.shared":
+		return schema("enum", []Node{{Kind: Bool, Text: "true"}, {Kind: Bool, Text: "false"}, {Kind: String, Text: string(SharedUser)}})
 	case "OAuth.callbackPort":
 		return schema("type", "integer", "minimum", 1, "maximum", 65535)
 	case "Naming.maxLength":
@@ -157,6 +160,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return enum(AuthNone, AuthAPIKey, AuthClientCredentials, AuthAuthorizationCode)
 	case reflect.TypeFor[Pin]():
 		return enum(PinStrict, PinWarn, PinOff)
+	case reflect.TypeFor[InheritEnv]():
+		return enum(InheritProduct, InheritBasic)
 	case reflect.TypeFor[PermissionPolicy]():
 		return enum(AlwaysAllow, AlwaysAsk, AlwaysDeny)
 	case reflect.TypeFor[PermissionDefault]():

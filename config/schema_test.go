@@ -167,7 +167,7 @@ func TestEncodedServersFollowTheSchema(t *testing.T) {
 	s := compileSchema(t, ServersSchema(), ServersSchemaURL, "#/$defs/Server")
 	full := everyField(func(string) string { return "name" })
 	full.Type, full.URL, full.Auth.Mode, full.Extra = Stdio, "", AuthClientCredentials, nil
-	full.Pin = PinWarn
+	full.Pin, full.Shared = PinWarn, SharedNever
 	for i := range full.Tools {
 		full.Tools[i].PermissionPolicy = AlwaysDeny
 	}

@@ -21,7 +21,7 @@ var descriptions = map[string]string{
 	"Server.connectTimeout":    "Milliseconds the start may take; 0 means any time.",
 	"Server.lazy":              "Connect on the first call, not at the start.",
 	"Server.idleStop":          "Milliseconds without a call after which the connection ends, until the next call; 0 means never.",
-	"Server.shared":            "false gives each session a connection of its own, and a process if it is one; it ends with the session.",
+	"Server.shared":            "Which sessions have a process in common. Default: those for which it would be the same, in one directory. \"user\": all directories, and it runs in the home directory; for entries of your own. false: each session has its own, which ends with it.",
 	"Server.pin":               "What happens when the definition of a tool changes: strict keeps it from being called until the change is accepted, warn reports it, off does not look. Default: strict for servers of a project and remote ones, else off.",
 	"Server.auth":              "How to authenticate.",
 	"Server.oauth":             "Hints for a login with OAuth.",
@@ -107,6 +107,7 @@ var descriptions = map[string]string{
 	"Naming.maxLength": "The longest name; longer ones are shortened to a unique one. Default: 64; 49 in the gateway, whose clients put mcp__patchbay__ before it.",
 	"Naming.collision": "What becomes of tools whose names come out the same: suffix marks them, but for one that has more right to the name; last-wins (xcsh style) keeps only the last.",
 
+	"Discovery.inheritEnv":        "What programs of your own entries in files of other products inherit of your environment: product (default) means all of it where the product passes on all, basic the same small part as everywhere.",
 	"Discovery.disabledProviders": "Products whose files are not read, by id; patchbay list --sources shows the ids.",
 
 	"Hooks.PreToolUse":        "Before a tool is called: may allow, ask, deny, or change the arguments.",

@@ -40,10 +40,10 @@ type Server struct {
 	Timeout        *int64 `json:"timeout,omitempty"`        // ms a call may take; 0 none, nil the default
 	ConnectTimeout *int64 `json:"connectTimeout,omitempty"` // ms the start may take; 0 none, nil the default
 
-	Lazy     bool   `json:"lazy,omitempty"`     // connect on the first call, not at the start
-	IdleStop *int64 `json:"idleStop,omitempty"` // ms without a call after which the connection ends until the next one; nil or 0 never
-	Shared   *bool  `json:"shared,omitempty"`   // false: each session has a connection of its own; nil means true
-	Pin      Pin    `json:"pin,omitempty"`      // what a tool whose definition changed is worth; empty: see Pin
+	Lazy     bool    `json:"lazy,omitempty"`     // connect on the first call, not at the start
+	IdleStop *int64  `json:"idleStop,omitempty"` // ms without a call after which the connection ends until the next one; nil or 0 never
+	Shared   Sharing `json:"shared,omitempty"`   // who has a process in common; empty: see Sharing
+	Pin      Pin     `json:"pin,omitempty"`      // what a tool whose definition changed is worth; empty: see Pin
 
 	Auth  *Auth  `json:"auth,omitempty"`
 	OAuth *OAuth `json:"oauth,omitempty"`
@@ -89,6 +89,34 @@ func (s Server) ConnectionKey() string {
 		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Headers)),
 	})
 	return string(key)
+}
+
+// Sharing says which sessions have a connection to a server in common. Unsaid it
+// is those for which it would be the same, in one directory. In files it is a
+// boolean, or the text user.
+type Sharing string
+
+const (
+	SharedNever Sharing = "false" // each session has its own
+	SharedSame  Sharing = "true"  // those for which it would be the same, as if unsaid
+	SharedUser  Sharing = "user"  // in all directories: a program runs in the home directory
+)
+
+// MarshalJSON implements json.Marshaler.
+func (s Sharing) MarshalJSON() ([]byte, error) {
+	if s == SharedNever || s == SharedSame {
+		return []byte(s), nil
+	}
+	return json.Marshal(string(s))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Sharing) UnmarshalJSON(data []byte) error {
+	if text := Sharing(data); text == SharedNever || text == SharedSame {
+		*s = text
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(s))
 }
 
 // Pin says what happens when the definition of a tool changes after it was

@@ -74,8 +74,18 @@ const (
 
 // Discovery is where servers are looked for.
 type Discovery struct {
-	DisabledProviders []string `json:"disabledProviders,omitempty"` // ids of products whose files are not read
+	DisabledProviders []string   `json:"disabledProviders,omitempty"` // ids of products whose files are not read
+	InheritEnv        InheritEnv `json:"inheritEnv,omitempty"`        // empty means product
 }
+
+// InheritEnv is what programs of the user's entries in other products' files
+// inherit of the environment.
+type InheritEnv string
+
+const (
+	InheritProduct InheritEnv = "product" // all of it where their product passes on all
+	InheritBasic   InheritEnv = "basic"   // the part that any program needs
+)
 
 // Limits bound what passes through.
 type Limits struct {
@@ -104,6 +114,12 @@ func DecodeSettings(f *Fields) Settings {
 	s.Naming = decodeNaming(f)
 	if d := f.Object("discovery"); d != nil {
 		s.Discovery.DisabledProviders = d.Strings("disabledProviders")
+		switch s.Discovery.InheritEnv = InheritEnv(d.String("inheritEnv")); s.Discovery.InheritEnv {
+		case "", InheritProduct, InheritBasic:
+		default:
+			d.Report(SeverityError, "inheritEnv", fmt.Sprintf("unknown value %q: expected product or basic", s.Discovery.InheritEnv), "until it is corrected, basic holds")
+			s.Discovery.InheritEnv = InheritBasic
+		}
 		d.reportUnknown()
 	}
 	if l := f.Object("limits"); l != nil {

@@ -50,6 +50,11 @@ func (e *InvalidError) Error() string {
 func Validate(name string, s Server, strict Strictness) []Problem {
 	v := validation{name: name}
 	v.transport(s, strict)
+	switch s.Shared {
+	case "", SharedNever, SharedSame, SharedUser:
+	default:
+		v.errorAt("/shared", "shared invalid: expected true, false or user, found %q", string(s.Shared))
+	}
 	switch s.Pin {
 	case "", PinStrict, PinWarn, PinOff:
 	default:

@@ -62,6 +62,8 @@ type trial struct {
 	Stderr   string           `json:"stderr,omitempty"`      // of a server that failed
 	Error    *patchbay.Error  `json:"error,omitempty"`
 
+	NotPassed []string `json:"notPassed,omitempty"` // variables that a program which failed does not get
+
 	server patchbay.ServerStatus
 }
 
@@ -92,6 +94,7 @@ func tryServer(ctx context.Context, c *control.Client, name string, start time.T
 	}
 	if failure != nil {
 		r.Error = asError(failure)
+		r.NotPassed = s.NotPassed
 		r.Stderr, _ = c.Logs(ctx, s.Name) // the failure is what matters
 		return r, failure
 	}
@@ -158,6 +161,7 @@ func offers(s patchbay.ServerStatus) string {
 
 const (
 	shownTools  = 10
+	shownNames  = 20 // of variables
 	shownStderr = 20 // lines
 )
 
@@ -184,6 +188,13 @@ func (p *printer) trial(r trial) {
 		p.line("    a server has to log to its standard error instead")
 	}
 	p.stderr(r.Stderr)
+	if names := r.NotPassed; len(names) > 0 {
+		more := ""
+		if len(names) > shownNames {
+			names, more = names[:shownNames], fmt.Sprintf(" and %d more", len(names)-shownNames)
+		}
+		p.line("Variables of yours that it does not get (envVars in its entry names those it needs): %s%s", strings.Join(names, ", "), more)
+	}
 }
 
 // stderr shows the end of what a server wrote to its standard error.

@@ -24,6 +24,7 @@ import (
 // All commands and agents use one process of a server.
 func TestDaemonIsShared(t *testing.T) {
 	s := newStation(t)
+	configure(t, s.home, fmt.Sprintf(`{"command": "mcptest-server", "args": ["-extra"], "env": {"GORACE": %q}, "shared": "user"}`, quickExit))
 	s.serve()
 	a, b := s.agent(), s.agent()
 	pid := a.call("pid")

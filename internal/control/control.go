@@ -45,6 +45,7 @@ func Handler(h *patchbay.Host) http.Handler {
 		"POST /v1/servers":               add,
 		"POST /v1/server/remove":         remove,
 		"POST /v1/server/enabled":        setEnabled,
+		"POST /v1/server/shared":         setShared,
 		"GET /v1/server/approval":        approval,
 		"POST /v1/server/approve":        approve,
 		"POST /v1/server/reject":         reject,
@@ -201,6 +202,19 @@ func remove(h *patchbay.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return h.Remove(r.Context(), req)
+}
+
+// SetShared has all directories have one process of a server, or not.
+func (c *Client) SetShared(ctx context.Context, name string, on bool) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath("/shared", name), on, &ch)
+}
+
+func setShared(h *patchbay.Host, r *http.Request) (any, error) {
+	on, err := decode[bool](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.SetShared(r.Context(), nameOf(r), on)
 }
 
 // SetEnabled switches a server on or off.

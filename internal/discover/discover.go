@@ -98,6 +98,9 @@ type Result struct {
 	// that are on although their source says otherwise.
 	DisabledServers []string `json:"disabledServers,omitempty"`
 	EnabledServers  []string `json:"enabledServers,omitempty"`
+
+	// SharedServers are names of servers of which all directories have one process.
+	SharedServers []string `json:"sharedServers,omitempty"`
 }
 
 // LocalFile is where the servers of this user for this project alone are kept,

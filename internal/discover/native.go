@@ -13,7 +13,7 @@ import (
 func native(d *doc) {
 	for _, m := range d.root.Members {
 		switch m.Name {
-		case "$schema", "mcpServers", "disabledServers", "enabledServers":
+		case "$schema", "mcpServers", "disabledServers", "enabledServers", "sharedServers":
 		default:
 			d.report(config.SeverityWarning, m.Value, config.PointerTo("", m.Name), fmt.Sprintf("unknown top-level field %q", m.Name), "")
 		}
@@ -21,6 +21,7 @@ func native(d *doc) {
 	serversAt(nativeServer, "mcpServers")(d)
 	disabled, _ := d.names(d.root, "", "disabledServers")
 	enabled, _ := d.names(d.root, "", "enabledServers")
+	shared, _ := d.names(d.root, "", "sharedServers")
 	if d.origin.Project != "" {
 		d.overrides(disabled, enabled)
 		return
@@ -28,6 +29,7 @@ func native(d *doc) {
 	r := &d.scan.result
 	r.DisabledServers = mergeNames(r.DisabledServers, disabled)
 	r.EnabledServers = mergeNames(r.EnabledServers, enabled)
+	r.SharedServers = mergeNames(r.SharedServers, shared)
 }
 
 func mergeNames(a, b []string) []string {

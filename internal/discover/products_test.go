@@ -35,6 +35,30 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 			fmt.Fprintf(&b, "- `patchbay install` writes to: %s\n", strings.Join(scopes, ", "))
 		}
 	}
+	b.WriteString(strings.ReplaceAll(`
+## What servers inherit
+
+What a program gets of the environment besides the variables that its entry sets. A *list* is some names and nothing else; Patchbay's own has what any program needs: @PATH@, @HOME@, the language, proxies, certificates (@SSL_CERT_FILE@,
+@NODE_EXTRA_CA_CERTS@ …), the screen, sockets of agents (@SSH_AUTH_SOCK@ …) and where toolchains are (@internal/proc/env.go@). Entries of a project get that list, whatever their product does. Variables of Patchbay's own (@PATCHBAY_*@) are passed on to nobody.
+With @"discovery": {"inheritEnv": "basic"}@ in settings.json it is the list for all. What an entry needs besides, it names in @envVars@; @patchbay test@ tells what a server that failed did not get.
+
+| product | there | here, your own entries | here, entries of projects |
+|---|---|---|---|
+`, "@", "`"))
+	there := map[Inheritance]string{InheritAll: "everything", InheritSome: "a list, or all but secrets", InheritUnknown: "not known"}
+	for _, p := range Providers() {
+		if len(p.Places) == 0 {
+			continue
+		}
+		what, here := there[inheritance[p.ID]], "the list"
+		if InheritsAll(p.ID) {
+			here = "everything"
+		}
+		if p.ID == flagProvider || p.ID == "patchbay" {
+			what = "–"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | the list |\n", p.Product, what, here)
+	}
 	golden(t, "../../docs/products.md", []byte(b.String()))
 }
 

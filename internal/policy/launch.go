@@ -61,7 +61,7 @@ func LaunchOf(e config.Entry) Launch {
 func launchFields(s config.Server) config.Server {
 	s.Type = s.Transport()
 	s.Enabled, s.Timeout, s.ConnectTimeout = nil, nil, nil
-	s.Lazy, s.IdleStop, s.Shared, s.Pin = false, nil, nil, ""
+	s.Lazy, s.IdleStop, s.Shared, s.Pin = false, nil, "", ""
 	s.EnabledTools, s.DisabledTools, s.Tools = nil, nil, nil
 	s.Description, s.Extra = "", nil
 	return s
