@@ -108,6 +108,11 @@ func TestEveryMethod(t *testing.T) {
 	if ch.Action != "added" {
 		t.Errorf("Add: %+v", ch)
 	}
+	ch, err = c.SetShared(ctx, "mine", true)
+	step("SetShared", err)
+	if ch.Action != "shared" {
+		t.Errorf("SetShared: %+v", ch)
+	}
 	ch, err = c.SetEnabled(ctx, "mine", false)
 	step("SetEnabled", err)
 	if ch.Action != "disabled" {
