@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -25,6 +26,8 @@ type app struct {
 	mcpConfig                      []string
 	strictMCPConfig, failOnInvalid bool
 	noDaemon                       bool
+
+	mentioned *regexp.Regexp // commands of this program in a text
 
 	asking sync.Mutex       // one question at a time, where several may come up
 	typed  chan typedAnswer // a line that is being waited for; nil if none is
@@ -76,9 +79,14 @@ func (a *app) rootCommand() *cobra.Command {
 		{"Allow", []*cobra.Command{a.rejectCommand(), a.resetCommand()}},
 		{"Operate", []*cobra.Command{a.daemonCommand(), a.tokenCommand(), a.uninstallCommand(), a.reconnectCommand(), a.reloadCommand(), a.versionCommand(), help}},
 	}
+	var names []string
 	for _, g := range groups {
 		root.AddCommand(g.commands...)
+		for _, cmd := range g.commands {
+			names = append(names, cmd.Name())
+		}
 	}
+	a.mentioned = regexp.MustCompile(`(^|[\s(\x60])patchbay ((?:` + strings.Join(names, "|") + `)\b|--help)`)
 	root.AddCommand(guardCommand())
 	root.SetHelpCommand(help)
 	completionHelp(root)
@@ -264,7 +272,7 @@ func (a *app) printError(err error) {
 		_ = a.print(result, nil)
 		return
 	}
-	p := &printer{width: a.env.ErrWidth}
+	p := a.errorPrinter()
 	p.line("patchbay: %s", e.Message)
 	for _, pr := range e.Problems {
 		p.line("  %s", pr.String())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -267,11 +268,41 @@ func (s *serving) overHTTP(ctx context.Context) error {
 }
 
 func (s *serving) listen(ctx context.Context, address string) (*gateway.Listener, error) {
-	return gateway.Listen(ctx, gateway.ListenOptions{
+	l, err := gateway.Listen(ctx, gateway.ListenOptions{
 		Address:  address,
 		CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey,
 		Insecure: s.flags.insecureBind, NoAuth: s.flags.noAuth,
 	})
+	if err == nil || kindOf(err) != patchbay.KindTransport || !s.app.servedAlready(ctx, address) {
+		return l, err
+	}
+	e := &patchbay.Error{
+		Kind: patchbay.KindTransport, Message: fmt.Sprintf("Patchbay serves %s already.", address),
+		Hint: "Agents can use that one, and `patchbay list` shows its servers. For a second one give another address, such as --http 127.0.0.1:0.",
+	}
+	if c := s.app.attach(ctx); c != nil {
+		if d, ok := c.Daemon(); ok {
+			e.Message = fmt.Sprintf("Patchbay serves %s already (process %d).", address, d.PID)
+		}
+		c.Close()
+	}
+	return nil, e
+}
+
+// servedAlready reports whether it is a Patchbay that has an address.
+func (a *app) servedAlready(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/mcp", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return strings.Contains(resp.Header.Get("WWW-Authenticate"), `realm="patchbay"`)
 }
 
 // memory is how much the process may use.
@@ -463,6 +494,7 @@ func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
 		p.line("\n%s The HTTP lines work as long as this runs.", installFirst)
 	}
 	_, _ = io.WriteString(a.env.Stdout, p.String()) // nobody reads it, then
+	s.follow(ctx, h, servers, wrong)
 }
 
 // offered lists the servers that clients get to see, and what keeps others from
@@ -499,7 +531,7 @@ func (p *printer) connectLines(self itself, url string, auth bool) {
 	entry := `{"command": ` + jsonText(self.program()) + `, "args": ["serve", "--stdio"]}`
 	token := "$(" + program + " token)"
 	if self.temporary {
-		token = "$(go run ./cmd/patchbay token)"
+		token = "$(" + goRun + " token)"
 	}
 	bearer := ` -H "Authorization: Bearer ` + token + `"`
 	if !auth {

@@ -112,7 +112,7 @@ const daemonIdle = 10 * time.Minute
 // say tells something that is not what the command was asked for.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
-		p := &printer{width: a.env.ErrWidth}
+		p := a.errorPrinter()
 		p.line("patchbay: %s", fmt.Sprintf(format, args...))
 		_, _ = io.WriteString(a.env.Stderr, p.String()) // nobody reads it, then
 	}

@@ -32,6 +32,7 @@ type Env struct {
 	Stdout, Stderr io.Writer
 
 	Executable string // the program's own file; empty means unknown
+	Started    string // how it was named when it was started; empty means unknown
 
 	// Handle is a path under which this very program can be started, and read,
 	// whatever has become of its file.
@@ -70,7 +71,7 @@ func Process() Env {
 	}
 	return Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Home: home, Now: time.Now,
-		Executable: self, Handle: handle, Guard: guard,
+		Executable: self, Started: os.Args[0], Handle: handle, Guard: guard,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),

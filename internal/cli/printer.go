@@ -21,6 +21,8 @@ type printer struct {
 	symbols   bool // besides words
 	width     int  // of the terminal, in columns; 0 means that there is none
 	home, dir string
+
+	spell func(text string) string // as the program was started; nil means as it is called
 }
 
 // printer is for standard output.
@@ -29,7 +31,24 @@ func (a *app) printer() *printer {
 	return &printer{
 		color:   a.env.Colorful && !a.noColor && a.lookup("NO_COLOR") == "" && !dumb,
 		symbols: a.env.Colorful && !dumb,
-		width:   a.env.Width, home: a.env.Home, dir: a.env.Dir,
+		width:   a.env.Width, home: a.env.Home, dir: a.env.Dir, spell: a.spelling(),
+	}
+}
+
+// errorPrinter is for standard error.
+func (a *app) errorPrinter() *printer {
+	return &printer{width: a.env.ErrWidth, spell: a.spelling()}
+}
+
+// spelling returns what has texts name commands in a way that works where the
+// program was started; nil if its name is enough.
+func (a *app) spelling() func(string) string {
+	started := a.itself().started(a.env.Started)
+	if started == programName || a.mentioned == nil {
+		return nil
+	}
+	return func(text string) string {
+		return a.mentioned.ReplaceAllString(text, "${1}"+strings.ReplaceAll(started, "$", "$$")+" ${2}")
 	}
 }
 
@@ -71,7 +90,11 @@ func writeJSON(w io.Writer, v any) error {
 // line writes one line, broken between words where the terminal ends; arguments
 // are escaped.
 func (p *printer) line(format string, args ...any) {
-	for l := range strings.SplitSeq(escaped(format, args), "\n") {
+	text := escaped(format, args)
+	if p.spell != nil {
+		text = p.spell(text)
+	}
+	for l := range strings.SplitSeq(text, "\n") {
 		p.WriteString(wrapped(l, p.width) + "\n")
 	}
 }
@@ -131,31 +154,44 @@ func (p *printer) place(o config.Origin) string {
 
 // stateCell renders the state of a declaration, always as a word.
 func (p *printer) stateCell(s patchbay.ServerStatus) cell {
-	symbol, c := "○", cell{text: string(s.State)}
+	symbol, c := p.stateSymbol(s), cell{text: string(s.State)}
 	switch {
 	case s.Skip != "":
-		symbol, c = "-", cell{text: "skipped", style: dim}
+		c.text = "skipped"
 	case s.ShadowedBy != nil:
-		symbol, c = "-", cell{text: "shadowed", style: dim}
-	case s.State == config.Connected:
-		symbol, c.style = "✓", green
-	case s.State == config.Failed:
-		symbol, c.style = "✗", red
-	case s.State == config.NeedsApproval || s.State == config.NeedsAuth:
-		symbol, c.style = "!", yellow
-	case s.State == config.Disabled:
-		symbol, c.style = "-", dim
+		c.text = "shadowed"
 	}
-	if p.symbols {
-		c.text = symbol + " " + c.text
+	return cell{text: symbol.text + c.text, style: symbol.style}
+}
+
+// stateSymbol is what stands before a state on a terminal.
+func (p *printer) stateSymbol(s patchbay.ServerStatus) cell {
+	c := cell{text: "○ "}
+	switch {
+	case s.Skip != "" || s.ShadowedBy != nil || s.State == config.Disabled:
+		c = cell{text: "- ", style: dim}
+	case s.State == config.Connected:
+		c = cell{text: "✓ ", style: green}
+	case s.State == config.Failed:
+		c = cell{text: "✗ ", style: red}
+	case s.State == config.NeedsApproval || s.State == config.NeedsAuth:
+		c = cell{text: "! ", style: yellow}
+	}
+	if !p.symbols {
+		c.text = ""
 	}
 	return c
+}
+
+// problem renders what is wrong, with its place.
+func (p *printer) problem(pr config.Problem) string {
+	pr.File = p.path(pr.File)
+	return pr.String()
 }
 
 // problems lists what is wrong, with places and hints.
 func (p *printer) problems(problems []config.Problem) {
 	for _, pr := range problems {
-		pr.File = p.path(pr.File)
 		st := yellow
 		if pr.Severity == config.SeverityError {
 			st = red
@@ -163,7 +199,7 @@ func (p *printer) problems(problems []config.Problem) {
 		if pr.Severity == config.SeverityNote {
 			st = dim
 		}
-		p.line("  "+p.paint("%s", st)+" %s", string(pr.Severity)+":", pr.String())
+		p.line("  "+p.paint("%s", st)+" %s", string(pr.Severity)+":", p.problem(pr))
 		if pr.Hint != "" {
 			p.line("    %s", pr.Hint)
 		}

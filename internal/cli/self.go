@@ -52,11 +52,31 @@ func (s itself) program() string {
 
 // command is the program as a person would write it.
 func (s itself) command() string {
-	if p := s.program(); strings.ContainsAny(p, " '\"$`()&;|<>*?") {
-		return shellQuote(p)
-	}
-	return s.program()
+	return quoted(s.program())
 }
+
+func quoted(program string) string {
+	if strings.ContainsAny(program, " '\"$`()&;|<>*?") {
+		return shellQuote(program)
+	}
+	return program
+}
+
+// started is the program as the person who started it by a name would write it.
+func (s itself) started(name string) string {
+	switch {
+	case s.temporary:
+		return goRun
+	case s.onPath || s.path == "":
+		return programName
+	case strings.ContainsRune(name, filepath.Separator):
+		return quoted(name)
+	}
+	return s.command()
+}
+
+// goRun is how a program is started that is gone when it ends.
+const goRun = "go run ./cmd/patchbay"
 
 // installFirst is said where a temporary program would be written down.
 const installFirst = "This build is gone when it ends. Run `go install ./cmd/patchbay` first, and use that."

@@ -21,6 +21,8 @@ type conversation struct {
 	tty  *os.File
 	cmd  *exec.Cmd
 	seen bytes.Buffer
+
+	before string // what was printed before the last text that was waited for
 }
 
 func talk(t *testing.T, home, project string, args ...string) *conversation {
@@ -61,7 +63,8 @@ func (c *conversation) until(text string) {
 			c.t.Fatalf("the program ended before it printed %q:\n%s", text, c.seen.String())
 		}
 	}
-	_, rest, _ := strings.Cut(c.seen.String(), text)
+	before, rest, _ := strings.Cut(c.seen.String(), text)
+	c.before = before
 	c.seen.Reset()
 	c.seen.WriteString(rest)
 }

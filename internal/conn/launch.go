@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -49,7 +50,7 @@ func (s *line) report(problems []config.Problem) error {
 	var all []string
 	for _, p := range problems {
 		if p.Severity != config.SeverityError {
-			s.log.Warn(p.Message, "hint", p.Hint)
+			s.up.warn(s.log, p)
 			continue
 		}
 		text := p.Message
@@ -62,6 +63,19 @@ func (s *line) report(problems []config.Problem) error {
 		return nil
 	}
 	return &failure{kind: KindConfig, permanent: true, err: errors.New(strings.Join(all, "; "))}
+}
+
+// warn logs a problem of the entry, once however often the server is dialled.
+func (u *upstream) warn(log *slog.Logger, p config.Problem) {
+	u.pool.mu.Lock()
+	known := slices.Contains(u.warned, p)
+	if !known {
+		u.warned = append(u.warned, p)
+	}
+	u.pool.mu.Unlock()
+	if !known {
+		log.Warn(p.Message, "hint", p.Hint)
+	}
 }
 
 // environment is a list of NAME=value.

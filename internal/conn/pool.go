@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/proc"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -114,10 +115,11 @@ type upstream struct {
 	ending   []*line // retired, and perhaps not yet gone
 
 	// What is known of the server that decides who can share a connection.
-	asksRoots bool            // it asks its clients for their roots
-	oneEra    bool            // it serves only one
-	kinds     map[string]bool // of sessions for which its catalog is saved
-	solo      map[string]bool // brief sessions that have a line of their own, of all that should have one
+	asksRoots bool             // it asks its clients for their roots
+	oneEra    bool             // it serves only one
+	kinds     map[string]bool  // of sessions for which its catalog is saved
+	warned    []config.Problem // of the entry that were logged
+	solo      map[string]bool  // brief sessions that have a line of their own, of all that should have one
 }
 
 // seat is a Manager's claim to an upstream.
