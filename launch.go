@@ -97,7 +97,7 @@ func (h *Host) boundFiles(e config.Entry, runs config.Server, dir string, progra
 			value = filepath.Join(dir, value)
 		}
 		path, err := filepath.EvalSymlinks(value)
-		if err != nil || !discover.Inside(path, h.places.realProject) {
+		if err != nil || !discover.Inside(path, h.places.realProject) && !h.namedInProject(value) {
 			return
 		}
 		info, err := os.Stat(path)
@@ -105,7 +105,7 @@ func (h *Host) boundFiles(e config.Entry, runs config.Server, dir string, progra
 			return
 		}
 		if digest := programs.digest(path); digest != "" {
-			all = append(all, policy.BoundFile{Argument: argument, Path: path, Digest: digest})
+			all = append(all, policy.BoundFile{Argument: argument, Named: value, Path: path, Digest: digest})
 		}
 	}
 	first := policy.IsInterpreter(runs.Command)
@@ -125,6 +125,13 @@ func (h *Host) boundFiles(e config.Entry, runs config.Server, dir string, progra
 	}
 	add(e.Server.EnvFile, runs.EnvFile, func(string, os.FileInfo) bool { return true })
 	return all
+}
+
+// namedInProject reports whether a path lies in the project, wherever the links on
+// it lead: they are the project's.
+func (h *Host) namedInProject(path string) bool {
+	path = filepath.Clean(path)
+	return discover.Inside(path, h.places.project) || discover.Inside(path, h.places.realProject)
 }
 
 // isCode reports whether a file can be run, or is code or configuration by its
@@ -176,6 +183,11 @@ func (h *Host) checkLaunch(st ServerStatus, file string) (again func() error, er
 			return err
 		} else if path != l.ResolvedCommand && (l.ResolvedCommand != "" || discover.Inside(path, h.places.realProject)) {
 			return fmt.Errorf("it would start %s, and %s was approved", path, cmp.Or(l.ResolvedCommand, "no program"))
+		}
+		for _, f := range l.Files {
+			if path, err := filepath.EvalSymlinks(f.Named); err != nil || path != f.Path {
+				return fmt.Errorf("%s changed since it was approved", f.Named)
+			}
 		}
 		return nil
 	}
@@ -240,7 +252,7 @@ func (r *reading) boundPaths() []string {
 			all = append(all, st.launch.ResolvedCommand)
 		}
 		for _, f := range st.launch.Files {
-			all = append(all, f.Path)
+			all = append(all, f.Named, f.Path)
 		}
 	}
 	slices.Sort(all)

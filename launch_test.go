@@ -130,6 +130,57 @@ func TestStartedIsApproved(t *testing.T) {
 	}
 }
 
+// A link of the project that leads elsewhere asks again as well, also if it leads
+// out of the project.
+func TestApprovedLink(t *testing.T) {
+	for _, outside := range []bool{false, true} {
+		t.Run(fmt.Sprintf("outside %v", outside), func(t *testing.T) {
+			leavesNothing(t)
+			c := newComputer(t)
+			dir := c.project
+			if outside {
+				dir = t.TempDir()
+			}
+			good, evil, link := filepath.Join(dir, "good.sh"), filepath.Join(dir, "evil.sh"), filepath.Join(c.project, "run.sh")
+			said := script(t, c, good, "good")
+			script(t, c, evil, "evil")
+			lead := func(to string) {
+				t.Helper()
+				_ = os.Remove(link) // it may not be there yet
+				if err := os.Symlink(to, link); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lead(good)
+			ofProject(t, c, config.Server{Command: "/bin/sh", Args: []string{"run.sh"}})
+			c.approve("s")
+			h := c.open()
+			if err := h.Connect(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+			lead(evil)
+			if err := h.Reconnect(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "changed since it was approved") {
+				t.Errorf("a link that leads elsewhere: %v", err)
+			}
+			if got := words(t, said); got != "good" {
+				t.Errorf("what was not approved ran: %q", got)
+			}
+			awaitState(t, h, "s", config.NeedsApproval)
+			lead(good)
+			watching := c
+			watching.opts.WatchFiles = true
+			h = watching.open()
+			awaitState(t, h, "s", config.Pending)
+			for range 2 {
+				lead(evil)
+				awaitState(t, h, "s", config.NeedsApproval)
+				lead(good)
+				awaitState(t, h, "s", config.Pending)
+			}
+		})
+	}
+}
+
 // Data that a server changes while it works does not ask again, and the approval
 // says so.
 func TestDataIsNotBound(t *testing.T) {

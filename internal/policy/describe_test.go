@@ -123,6 +123,7 @@ func TestDescribeShowsEverything(t *testing.T) {
 		".Server.Auth.Client.ClientID": "public", ".Server.OAuth.CallbackPath": "on this machine", ".Server.OAuth.Prompt": "a hint",
 		".Origin.Provider": "stands for .Origin.Product", ".Origin.Project": "shown as .Project", ".Origin.Pointer": "stands for the line",
 		".Origin.AlsoReadBy": "no part of what is approved", ".Server.Description": "no part of what is approved",
+		".Files[0].Named": "shown as .Argument and .Path", ".Files[1].Named": "shown as .Argument and .Path",
 		".Server.Pin": "no part of what is approved: a project cannot lower it",
 	}
 	var l Launch

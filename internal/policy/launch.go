@@ -35,6 +35,7 @@ type Launch struct {
 // BoundFile is a file of the project whose content an approval covers.
 type BoundFile struct {
 	Argument string // as the entry has it
+	Named    string `hash:"-"` // the path that the program gets to it by
 	Path     string // the real one
 	Digest   string
 }
