@@ -269,7 +269,7 @@ func (w *world) filtered(t *testing.T) {
 	}
 	alone := *w
 	alone.environ = few
-	has(t, "patchbay list with few variables", alone.run(t, w.patchbay, "list"), "its environment", "connected")
+	has(t, "patchbay list with few variables", alone.run(t, w.patchbay, "list"), "Answered by the daemon", "connected")
 }
 
 // itself must not take the entries that made it known to clients for servers.
