@@ -2,9 +2,10 @@
 
 // Command host measures how long it takes until the tools of many stdio servers
 // can be listed: through the library, with empty and with filled caches, and by
-// starting and asking the same servers directly, in one run.
+// starting and asking the same servers directly, in one run. Then it measures
+// what each further agent costs beside a daemon that runs, see relay.go.
 //
-//	go run ./bench/host          # in about ten seconds
+//	go run ./bench/host          # in about ten seconds, from the module's root
 //	go run ./bench/host -check   # the same; fails if a budget is missed
 //
 // Each contestant is a process of its own, started anew for every round; they
@@ -144,7 +145,8 @@ func run(ctx context.Context, servers, rounds int) (missed int, err error) {
 		fmt.Printf("| %s | %v | %v | %.2f | ≤ %v | %s |\n",
 			b.contestant, middle(results[b.contestant], report.took), middle(results[b.contestant], report.cpu), ratio, b.limit, mark)
 	}
-	return missed, nil
+	relays, err := measureRelays(ctx, dir, rounds)
+	return missed + relays, err
 }
 
 func (r report) took() time.Duration { return r.Took }

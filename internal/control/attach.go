@@ -27,7 +27,12 @@ func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error)
 	if err != nil {
 		return nil, orGone(err)
 	}
-	r, err := c.upgrade(ctx, conn, endpoint)
+	return attach(ctx, conn, endpoint)
+}
+
+// attach is Attach over a connection on which the caller is known.
+func attach(ctx context.Context, conn *net.UnixConn, endpoint string) (wire.Conn, error) {
+	r, err := upgrade(ctx, conn, endpoint)
 	if err != nil {
 		conn.Close()
 		return nil, orGone(err)
@@ -36,9 +41,9 @@ func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error)
 }
 
 // upgrade asks the daemon to take a connection for one of MCP.
-func (c *Client) upgrade(ctx context.Context, conn *net.UnixConn, endpoint string) (*bufio.Reader, error) {
+func upgrade(ctx context.Context, conn *net.UnixConn, endpoint string) (*bufio.Reader, error) {
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	req, err := c.request(ctx, "POST", "/v1/attach?endpoint="+url.QueryEscape(endpoint), http.NoBody)
+	req, err := newRequest(ctx, "POST", "/v1/attach?endpoint="+url.QueryEscape(endpoint), http.NoBody)
 	if err != nil {
 		return nil, err
 	}

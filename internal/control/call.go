@@ -77,7 +77,7 @@ func (c *Client) Call(ctx context.Context, call patchbay.Call, opts CallOptions)
 	body, w := io.Pipe()
 	t := &talk{opts: opts, w: w, asked: map[int64]context.CancelFunc{}}
 	defer t.end()
-	req, err := c.request(ctx, "POST", "/v1/call", body)
+	req, err := newRequest(ctx, "POST", "/v1/call", body)
 	if err != nil {
 		return CallResult{}, err
 	}

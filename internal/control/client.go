@@ -105,7 +105,7 @@ func (c *Client) Close() {
 	}
 }
 
-func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+func newRequest(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
 	return http.NewRequestWithContext(ctx, method, "http://"+hostName+path, body)
 }
 
@@ -148,7 +148,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, result any
 		}
 		content = bytes.NewReader(data)
 	}
-	req, err := c.request(ctx, method, path, content)
+	req, err := newRequest(ctx, method, path, content)
 	if err != nil {
 		return err
 	}

@@ -104,19 +104,19 @@ func (d *run) status(w http.ResponseWriter, _ *http.Request) {
 // Stop asks the daemon to end, and waits until it has: what is under way is
 // finished first, for ten seconds at most.
 func (c *Client) Stop(ctx context.Context) error {
-	return c.askToEnd(ctx, true)
+	return askToEnd(ctx, c.socket, true)
 }
 
 // askToEnd asks the daemon to end. If wait is not set, it returns as soon as the
 // daemon has heard of it.
-func (c *Client) askToEnd(ctx context.Context, wait bool) error {
-	conn, err := dial(ctx, c.socket)
+func askToEnd(ctx context.Context, socket string, wait bool) error {
+	conn, err := dial(ctx, socket)
 	if err != nil {
 		return orGone(err)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	req, err := c.request(ctx, "POST", stopPath, http.NoBody)
+	req, err := newRequest(ctx, "POST", stopPath, http.NoBody)
 	if err != nil {
 		return err
 	}

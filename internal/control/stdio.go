@@ -130,20 +130,24 @@ func (s *Stdio) join(ctx context.Context, first bool) (attached wire.Conn, err e
 
 // attach makes a connection to the daemon.
 func (s *Stdio) attach(ctx context.Context, replace bool) (wire.Conn, error) {
-	c, err := dialLike(ctx, s.Daemon.Socket, s.Caller, s.Self.apart)
+	var daemon Identity
+	conn, err := reach(ctx, s.Daemon.Socket, s.Caller, func(other Identity) string {
+		daemon = other
+		return s.Self.apart(other)
+	})
 	if err != nil {
-		return nil, err
+		return nil, orGone(err)
 	}
-	defer c.Close()
-	if replace && !c.daemon.Foreground && c.daemon.Built.Before(s.Self.Built) {
-		if err := c.askToEnd(ctx, false); err != nil {
+	if replace && !daemon.Foreground && daemon.Built.Before(s.Self.Built) {
+		conn.Close()
+		if err := askToEnd(ctx, s.Daemon.Socket, false); err != nil {
 			return nil, err
 		}
 		return nil, ErrNoDaemon
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, attachTime, silent(s.Daemon.Socket))
 	defer stop()
-	return c.Attach(ctx, s.Endpoint)
+	return attach(ctx, conn, s.Endpoint)
 }
 
 // attachTime is how long a daemon may take until a client is attached: it opens

@@ -36,7 +36,7 @@ func (c *Client) Watch(ctx context.Context) iter.Seq2[patchbay.Snapshot, error] 
 
 // watch is Watch with a function that says whether to go on.
 func (c *Client) watch(ctx context.Context, next func(patchbay.Snapshot) bool) error {
-	req, err := c.request(ctx, "GET", watchPath, http.NoBody)
+	req, err := newRequest(ctx, "GET", watchPath, http.NoBody)
 	if err != nil {
 		return err
 	}
