@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -249,10 +250,6 @@ func (a *app) showStatus(ctx context.Context) error {
 
 func (p *printer) daemonStatus(s control.Status, now time.Time) {
 	p.line("Daemon, process %d, version %s, for %v", s.PID, s.Version, now.Sub(s.Started).Round(time.Second))
-	if len(s.Clients) == 0 {
-		p.line("No agent is attached.")
-		return
-	}
 	var rows [][]cell
 	for _, c := range s.Clients {
 		name := c.Name
@@ -262,5 +259,22 @@ func (p *printer) daemonStatus(s control.Status, now time.Time) {
 		rows = append(rows, []cell{{text: name}, {text: strconv.Itoa(c.PID)}, {text: p.path(c.Dir)}, {text: c.Endpoint}, {text: now.Sub(c.Since).Round(time.Second).String()}})
 	}
 	p.line("")
-	p.table([]string{"AGENT", "PROCESS", "DIRECTORY", "ENDPOINT", "FOR"}, rows)
+	if len(rows) == 0 {
+		p.line("No agent is attached.")
+	} else {
+		p.table([]string{"AGENT", "PROCESS", "DIRECTORY", "ENDPOINT", "FOR"}, rows)
+	}
+	p.line("")
+	if rows = nil; len(s.Servers) == 0 {
+		p.line("No process of a server is running.")
+		return
+	}
+	for _, sp := range s.Servers {
+		var dirs []string
+		for _, dir := range sp.Dirs {
+			dirs = append(dirs, p.path(dir))
+		}
+		rows = append(rows, []cell{{text: sp.Server}, {text: strconv.Itoa(sp.PID)}, {text: strconv.Itoa(sp.Sessions)}, {text: strings.Join(dirs, ", ")}, {text: sp.Why}})
+	}
+	p.table([]string{"SERVER", "PROCESS", "SESSIONS", "DIRECTORIES", "NOT THE FIRST, BECAUSE IT HAS"}, rows)
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +29,110 @@ type Status struct {
 	Identity
 	Started time.Time        `json:"started"`
 	Clients []AttachedClient `json:"clients"` // the longest attached first
+	Servers []ServerProcess  `json:"servers"` // by name
+}
+
+// ServerProcess is the process of a server, and for whom it runs.
+type ServerProcess struct {
+	patchbay.Process
+	Dirs []string `json:"dirs"` // of those who may use it
+
+	// Why says how it differs from the first of its server, and so why there are
+	// two; empty for the first.
+	Why string `json:"why,omitempty"`
+}
+
+// processes are those of all views, each once.
+func (v *Views) processes() []ServerProcess {
+	v.mu.Lock()
+	open := slices.Collect(maps.Keys(v.views))
+	v.mu.Unlock()
+	slices.SortFunc(open, func(a, b *view) int { return cmp.Compare(a.caller.Dir, b.caller.Dir) })
+	all := []ServerProcess{}
+	views := map[int]*view{} // the first of each process
+	for _, w := range open {
+		select {
+		case <-w.ready:
+		default:
+			continue // it has none yet
+		}
+		if w.err != nil || w.Host == nil {
+			continue
+		}
+		for _, p := range w.Host.Processes() {
+			if views[p.PID] == nil {
+				views[p.PID] = w
+				all = append(all, ServerProcess{Process: p})
+			}
+			at := slices.IndexFunc(all, func(s ServerProcess) bool { return s.PID == p.PID })
+			if !slices.Contains(all[at].Dirs, w.caller.Dir) {
+				all[at].Dirs = append(all[at].Dirs, w.caller.Dir)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b ServerProcess) int {
+		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.PID, b.PID))
+	})
+	for i := range all {
+		first := all[slices.IndexFunc(all, func(s ServerProcess) bool { return s.Server == all[i].Server })]
+		if first.PID != all[i].PID {
+			all[i].Why = v.difference(all[i], first, views)
+		}
+	}
+	return all
+}
+
+// difference says why two processes of a server are not one.
+func (v *Views) difference(p, first ServerProcess, views map[int]*view) string {
+	reason, launched := p.Unlike(first.Process)
+	if launched {
+		return reason
+	}
+	here, there := views[p.PID].caller, views[first.PID].caller
+	names := differing(here.Environ, there.Environ)
+	switch {
+	case here.Dir != there.Dir && len(names) > 0:
+		return "another directory, or environment: " + strings.Join(names, ", ")
+	case here.Dir != there.Dir:
+		return "another directory, or entry"
+	case len(names) > 0:
+		return "another environment: " + strings.Join(names, ", ")
+	}
+	return reason
+}
+
+// differing returns the names of the variables that decide something and are not
+// the same in two environments, as far as a person wants to read. Their values
+// are secrets.
+func differing(a, b []string) (names []string) {
+	const most = 5
+	values := func(environ []string) map[string]string {
+		all := map[string]string{}
+		for _, assignment := range environ {
+			name, value, _ := strings.Cut(assignment, "=")
+			all[name] = value
+		}
+		return all
+	}
+	one, two := values(a), values(b)
+	decides := func(name, x, y string) bool {
+		return patchbay.EnvironmentKey(nil, []string{name + "=" + x}) != patchbay.EnvironmentKey(nil, []string{name + "=" + y})
+	}
+	for name := range maps.Keys(one) {
+		if two[name] != one[name] && decides(name, one[name], two[name]) {
+			names = append(names, name)
+		}
+	}
+	for name := range maps.Keys(two) {
+		if _, known := one[name]; !known && decides(name, "", two[name]) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > most {
+		names = append(names[:most], "…")
+	}
+	return names
 }
 
 // AttachedClient is an MCP client that has a relay attached to a daemon.
@@ -88,7 +194,7 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 }
 
 func (d *run) status(w http.ResponseWriter, _ *http.Request) {
-	s := Status{Identity: d.Identity, Started: d.started, Clients: []AttachedClient{}}
+	s := Status{Identity: d.Identity, Started: d.started, Clients: []AttachedClient{}, Servers: d.Views.processes()}
 	d.mu.Lock()
 	clients := slices.Collect(maps.Keys(d.clients))
 	d.mu.Unlock()
