@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -261,7 +262,7 @@ func (s *serving) overHTTP(ctx context.Context) error {
 	if err := s.offerMetrics(ctx); err != nil {
 		return err
 	}
-	wait := s.becomeDaemon(ctx)
+	wait := s.becomeDaemon(ctx, listener.URL)
 	s.reports.Go(func() { s.greet(ctx, v.Host, listener.URL) })
 	err = site.Serve(ctx, listener)
 	return errors.Join(err, wait())
@@ -280,8 +281,9 @@ func (s *serving) listen(ctx context.Context, address string) (*gateway.Listener
 		Kind: patchbay.KindTransport, Message: fmt.Sprintf("Patchbay serves %s already.", address),
 		Hint: "Agents can use that one, and `patchbay list` shows its servers. For a second one give another address, such as --http 127.0.0.1:0.",
 	}
-	if c := s.app.attach(ctx); c != nil {
-		if d, ok := c.Daemon(); ok {
+	if c, err := s.app.anyDaemon(ctx); err == nil {
+		_, port, _ := net.SplitHostPort(address) // it was listened on
+		if d, _ := c.Daemon(); port != "" && strings.HasSuffix(d.Serving, ":"+port) {
 			e.Message = fmt.Sprintf("Patchbay serves %s already (process %d).", address, d.PID)
 		}
 		c.Close()
@@ -342,7 +344,7 @@ func hostOf(address string) (string, bool) {
 }
 
 // becomeDaemon serves the control socket, if nobody else does.
-func (s *serving) becomeDaemon(ctx context.Context) (wait func() error) {
+func (s *serving) becomeDaemon(ctx context.Context, url string) (wait func() error) {
 	if s.app.alone() {
 		return func() error { return nil }
 	}
@@ -360,7 +362,7 @@ func (s *serving) becomeDaemon(ctx context.Context) (wait func() error) {
 		return func() error { return nil }
 	}
 	d := s.daemon()
-	self.Version, self.Foreground = s.app.build(), true
+	self.Version, self.Foreground, self.Serving = s.app.build(), true, url
 	d.Identity = self
 	served := make(chan error, 1)
 	go func() {

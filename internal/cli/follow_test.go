@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -177,7 +178,7 @@ func TestServeTwice(t *testing.T) {
 	address := strings.TrimPrefix(g.url, "http://")
 	cmd := patchbayCommand(t, home, project, "serve", "--http", address)
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 6 || !strings.HasPrefix(string(out), "patchbay: Patchbay serves "+address+" already (process ") {
+	if code := cmd.ProcessState.ExitCode(); code != 6 || !strings.HasPrefix(string(out), "patchbay: Patchbay serves "+address+" already (process "+strconv.Itoa(g.cmd.Process.Pid)+")") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if out, code := g.end(syscall.SIGTERM); code != 0 {

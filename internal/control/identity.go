@@ -28,7 +28,8 @@ type Identity struct {
 	Built time.Time `json:"built,omitzero"`
 
 	// Foreground is whether a person started it where it runs, who alone ends it.
-	Foreground bool `json:"foreground,omitempty"`
+	Foreground bool   `json:"foreground,omitempty"`
+	Serving    string `json:"serving,omitempty"` // the URL of its gateway, then
 
 	patchbay.Directories
 }
