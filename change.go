@@ -88,8 +88,17 @@ func (h *Host) Add(ctx context.Context, r AddRequest) (Change, error) {
 		}
 		change.Note = approvedNote
 	}
-	if st, ok := h.declared(path, r.Name); ok && st.State == config.Failed {
-		change.Note = strings.TrimPrefix(change.Note+"; "+st.Reason, "; ") // a variable is not set, for example
+	if st, ok := h.declared(path, r.Name); ok {
+		notes := []string{change.Note}
+		if st.State == config.Failed {
+			notes = append(notes, st.Reason) // a variable is not set, for example
+		}
+		for _, p := range st.Problems {
+			if p.Severity == config.SeverityWarning { // such as members that nobody reads
+				notes = append(notes, p.Message)
+			}
+		}
+		change.Note = strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), "; ")
 	}
 	return change, nil
 }
@@ -171,7 +180,11 @@ func checkServer(name string, raw json.RawMessage) (config.Server, error) {
 	}
 	if len(bad) > 0 {
 		invalid := &config.InvalidError{Problems: bad}
-		return s, &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
+		e := &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
+		if s.Type == "" && s.Command == "" && s.URL != "" {
+			e.Hint = `For a server at a URL add "type": "http", or "sse".`
+		}
+		return s, e
 	}
 	return s, nil
 }

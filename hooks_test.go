@@ -83,7 +83,7 @@ func TestPreToolUse(t *testing.T) {
 		"allows":             {"", specific(`"permissionDecision":"allow"`), patchbay.Ask, "hi"},
 		"approves":           {"", `echo '{"decision":"approve"}'`, patchbay.Ask, "hi"},
 		"asks":               {"", specific(`"permissionDecision":"ask","permissionDecisionReason":"sure?"`), patchbay.Allow, "MCPTool requires permission."},
-		"allows a denied":    {"", specific(`"permissionDecision":"allow"`), patchbay.Deny, "mcp__notes__echo is denied: no rule is about it, and that is what this session does then"},
+		"allows a denied":    {"", specific(`"permissionDecision":"allow"`), patchbay.Deny, "mcp__notes__echo is denied: no rule is about it; then it is denied"},
 
 		// As in other products a hook with another status is passed over.
 		"fails": {"", "exit 1", patchbay.Allow, "hi"},

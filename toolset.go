@@ -371,9 +371,12 @@ func (s *Session) decide(t *offered, about []*Rule, entry config.Entry, standard
 	case own == "" || stricter(settings, own):
 		return Decision{settings, nil, v.Reason + ", and permissions.default in the settings says so"}
 	default:
-		return Decision{own, nil, v.Reason + ", and that is what this session does then"}
+		return Decision{own, nil, v.Reason + "; then " + whatHappens[own]}
 	}
 }
+
+// whatHappens says what a session does with a call that no rule is about.
+var whatHappens = map[Effect]string{Allow: "the caller decides", Ask: "you are asked", Deny: "it is denied"}
 
 // stricter reports whether an effect lets less through than another.
 func stricter(a, b Effect) bool {

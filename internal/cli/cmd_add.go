@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/textproto"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,6 +108,9 @@ func (f *addFlags) server(cmd *cobra.Command, args, command []string, timeoutGiv
 		}
 	default:
 		s.Command = command[0]
+		if looksLikeURL.MatchString(s.Command) && len(command) == 1 {
+			notes = append(notes, fmt.Sprintf("Warning: %q looks like a URL, but is taken for a command. If it is a URL: patchbay add --replace %s http://%s", s.Command, shellName(name), s.Command))
+		}
 		if len(command) > 1 {
 			s.Args = command[1:]
 		}
@@ -148,6 +152,10 @@ func (f *addFlags) server(cmd *cobra.Command, args, command []string, timeoutGiv
 	}
 	return name, s, notes, nil
 }
+
+// looksLikeURL matches a URL without its scheme: a host with a port, or with a
+// path that servers usually have.
+var looksLikeURL = regexp.MustCompile(`^(?i)(localhost|\[[0-9a-f:]+\]|[\w-]+(\.[\w-]+)*)(:\d+(/\S*)?|/(mcp|sse)/?)$`)
 
 func isURL(s string) bool {
 	lower := strings.ToLower(s)
@@ -200,10 +208,31 @@ func (a *app) add(ctx context.Context, c *control.Client, r patchbay.AddRequest,
 	if err != nil {
 		return err
 	}
+	snap, err := c.Snapshot(ctx, false)
+	if err != nil {
+		return err
+	}
 	return a.print(change, func(p *printer) {
 		for _, n := range notes {
 			p.line("%s", n)
 		}
 		p.change(change)
+		p.standing(change, snap.Servers)
 	})
+}
+
+// standing says what a new declaration means for others of its name, and what to
+// do next.
+func (p *printer) standing(c patchbay.Change, servers []patchbay.ServerStatus) {
+	for _, s := range servers {
+		switch {
+		case s.Name != c.Name || s.Skip != "":
+		case s.Origin.File == c.File && s.ShadowedBy != nil:
+			p.line("It is not used: %s comes before it.", p.place(*s.ShadowedBy))
+			return
+		case s.Origin.File != c.File && s.ShadowedBy != nil && s.ShadowedBy.File == c.File:
+			p.line("It takes the place of %q of %s (%s), which is not used any more.", s.Name, s.Origin.Product, p.place(s.Origin))
+		}
+	}
+	p.line("Next: patchbay test %s", shellName(c.Name))
 }

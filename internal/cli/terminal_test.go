@@ -112,11 +112,15 @@ func TestWizard(t *testing.T) {
 	c.answer("Command line or URL: ", `npx -y @acme/files "two words`)
 	c.until("unfinished quote")
 	c.answer("Command line or URL: ", `npx -y @acme/files "two words"`)
+	for range 7 { // however often: nothing typed is lost
+		c.answer("Environment variable", "KEY")
+		c.until("please write it as KEY=value, or nothing to go on")
+	}
 	c.answer("Environment variable", "KEY=${FILES_KEY}")
 	c.answer("Environment variable", "")
 	c.answer("Scope", "user")
 	c.until(`npx -y @acme/files "two words"`)
-	c.answer("Add it? [y/N] ", "y")
+	c.answer("Add it? [Y/n] ", "")
 	out, code := c.end()
 	if code != 0 || !strings.Contains(out, `Added "files" (user scope)`) {
 		t.Fatalf("exit code %d:\n%s", code, out)
@@ -152,8 +156,10 @@ func TestWizardNo(t *testing.T) {
 	c.answer("Type, http or sse [http]: ", "")
 	c.answer("Header", "")
 	c.answer("Scope", "")
-	c.answer("Add it? [y/N] ", "")
-	if out, code := c.end(); code != 5 || !strings.Contains(out, "Nothing was added.") {
+	c.until("Type:         http")
+	c.until("Target:       https://docs.example.test/mcp")
+	c.answer("Add it? [Y/n] ", "n")
+	if out, code := c.end(); code != 5 || !strings.Contains(out, "Nothing was added.") || !strings.Contains(out, "patchbay add-json -s local docs '{") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if _, err := os.Stat(filepath.Join(home, ".local")); !os.IsNotExist(err) {

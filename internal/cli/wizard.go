@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay"
@@ -26,7 +28,7 @@ func (a *app) addWizard(ctx context.Context) error {
 	if isURL(target) {
 		s.URL = target
 		s.Type = config.Transport(w.until("Type, http or sse [http]: ", "http", oneOf("http", "sse")))
-		s.Headers = w.pairs("Header as \"Key: value\", empty for none: ", ":=", "-H", `"Key: value"`)
+		s.Headers = w.pairs("Header as \"Key: value\", empty for none: ", ":=", "-H", `Key: value`)
 	} else if words, err := splitCommand(target); err == nil && len(words) > 0 {
 		s.Type, s.Command, s.Args = config.Stdio, words[0], words[1:]
 		s.Env = w.pairs("Environment variable as KEY=value, empty for none: ", "=", "-e", "KEY=value")
@@ -35,14 +37,35 @@ func (a *app) addWizard(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
 	}
-	fmt.Fprintf(a.env.Stderr, "\n%s\n  %s\n", config.Escape(name), config.Escape(s.Target()))
-	if ok, err := a.confirm(ctx, "Add it?"); err != nil || !ok {
-		if err == nil {
-			err = &patchbay.Error{Kind: patchbay.KindDenied, Message: "Nothing was added."}
-		}
+	p := a.errorPrinter()
+	p.summary(name, scope, s)
+	fmt.Fprint(a.env.Stderr, p.String())
+	answer, err := a.ask(ctx, "Add it? [Y/n] ")
+	if err != nil {
 		return err
 	}
+	if answer = strings.ToLower(answer); a.ended || answer != "" && answer != "y" && answer != "yes" {
+		return &patchbay.Error{
+			Kind: patchbay.KindDenied, Message: "Nothing was added.",
+			Hint: "To add it after all: patchbay add-json -s " + scope + " " + name + " " + shellQuote(string(config.EncodeServer(s))),
+		}
+	}
 	return a.addTyped(ctx, patchbay.AddRequest{Name: name, Scope: config.Scope(scope)}, s, nil)
+}
+
+// summary shows what is about to be added.
+func (p *printer) summary(name, scope string, s config.Server) {
+	p.line("")
+	p.field("Name", config.Escape(name))
+	p.field("Scope", scope)
+	p.field("Type", string(s.Type))
+	p.field("Target", config.Escape(s.Target()))
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		p.field("Variable", config.Escape(k))
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Headers)) {
+		p.field("Header", config.Escape(k))
+	}
 }
 
 // wizard asks questions until one fails to be answered at all.
@@ -54,10 +77,10 @@ type wizard struct {
 
 // until repeats a question until the answer is acceptable.
 func (w *wizard) until(question, fallback string, check func(string) error) string {
-	const most = 5 // a script on the other end of the terminal must not loop
-	for range most {
-		if w.err != nil {
-			return ""
+	for w.err == nil {
+		if w.app.ended { // nobody will answer any more
+			w.err = &usageError{message: "the input ended before all questions were answered", command: "patchbay add"}
+			break
 		}
 		answer, err := w.app.ask(w.ctx, question)
 		if err != nil {
@@ -72,9 +95,6 @@ func (w *wizard) until(question, fallback string, check func(string) error) stri
 		}
 		fmt.Fprintf(w.app.env.Stderr, "  %s\n", config.Escape(err.Error()))
 	}
-	if w.err == nil {
-		w.err = &usageError{message: "no usable answer", command: "patchbay add"}
-	}
 	return ""
 }
 
@@ -86,8 +106,10 @@ func (w *wizard) pairs(question, separators, flag, want string) map[string]confi
 			if s == "" {
 				return nil
 			}
-			_, err := pairs([]string{s}, separators, flag, want)
-			return err
+			if _, err := pairs([]string{s}, separators, flag, want); err != nil {
+				return fmt.Errorf("please write it as %s, or nothing to go on", want)
+			}
+			return nil
 		})
 		if answer == "" || w.err != nil {
 			return all

@@ -85,7 +85,7 @@ func crushScript(d *doc, text []byte) {
 	}
 	if other > 0 {
 		d.problems = append(d.problems, config.Problem{
-			Severity: config.SeverityNote, File: d.path, Message: fmt.Sprintf("not imported: %d other commands of a shell script, which is never run", other),
+			Severity: config.SeverityNote, File: d.path, Message: fmt.Sprintf("not imported: %s of a shell script, which is never run", otherCommands(other)),
 		})
 	}
 }
@@ -155,4 +155,11 @@ func shellCommands(text string) []shellCommand {
 	}
 	endCommand()
 	return out
+}
+
+func otherCommands(n int) string {
+	if n == 1 {
+		return "another command"
+	}
+	return fmt.Sprintf("%d other commands", n)
 }
