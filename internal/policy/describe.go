@@ -97,6 +97,7 @@ func (d *description) program(l Launch) {
 	case s.Command != "":
 		d.add("Directory", "the project")
 	}
+	d.add("Shared", shown(string(s.Shared)))
 	d.add("Sets", assignments(s.Env, " = ")...)
 	d.add("Passes on", shownAll(s.EnvVars)...)
 	d.add("Removes", shownAll(s.UnsetEnv)...)
