@@ -31,7 +31,7 @@ func (s *Session) profile() conn.Profile { return *s.kind.Load() }
 func (s *Session) declared(answers elicitModes, id string) conn.Profile {
 	c := s.opts.Client
 	capabilities := c.capabilities(answers)
-	p := conn.Profile{Session: id}
+	p := conn.Profile{Session: id, Any: c == nil && s.opts.AnyConnection}
 	if c != nil {
 		p.Legacy, p.Brief = c.PreferLegacy, c.AskedInCalls
 		p.Askable = c.Elicit != nil || c.Sample != nil || c.Roots != nil

@@ -40,6 +40,12 @@ type SessionOptions struct {
 	// of the settings, and if they say nothing that UI.Confirm is asked.
 	Default Effect
 
+	// AnyConnection says that for a session without a Client whichever connection a
+	// server has will do, even one that declares what only others can do: for single
+	// calls, for which it is not worth starting a process. What a server asks in them
+	// is cancelled, or answered by the host.
+	AnyConnection bool
+
 	Client *Client // what servers may ask of the session's user; nil means nothing
 }
 

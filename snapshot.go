@@ -286,6 +286,7 @@ func (h *Host) reload(ctx context.Context) error {
 		h.redeclare(h.elicitModes(h.hooked.Load()))
 		h.reportProblems(last, now)
 	}
+	h.manager.Limit(conn.Limits{Processes: settings.user.Limits.Processes, Starts: settings.user.Limits.Starts})
 	h.manager.Apply(h.targets(snap.Servers))
 	if changed { // or every session would look for what is new in vain
 		h.news.announce()

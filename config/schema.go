@@ -138,6 +138,8 @@ func (b *schemaBuilder) value(field string, t reflect.Type) Node {
 		return schema("type", "object", "propertyNames", schema("pattern", profileName.String()), "additionalProperties", b.value("", t.Elem()))
 	case "Limits.resultChars":
 		return schema("type", "integer", "minimum", 1, "maximum", maxResultChars)
+	case "Limits.processes", "Limits.starts":
+		return schema("type", "integer", "minimum", 1, "maximum", maxProcesses)
 	case "HookCommand.type":
 		return enum(hookTypeCommand)
 	case "HookCommand.timeout":

@@ -124,5 +124,7 @@ var descriptions = map[string]string{
 	"HookCommand.timeout": "Seconds after which it is ended. Default: 60.",
 
 	"Limits.callTimeout": "Milliseconds a server may be silent in a call of a program or of patchbay call, if its entry has no timeout; progress begins them anew, for ten minutes at most. 0 means any time. Default: 30000. What the gateway passes on has no such limit.",
+	"Limits.processes":   "How many processes of servers run at most, for all agents together. Above that, those that nobody uses end first; then no further process of a server is started for a session that cannot share the one there is. Default: 256.",
+	"Limits.starts":      "How many processes are started at the same time; the others wait. Default: 32.",
 	"Limits.resultChars": "The most characters of a tool's result that are passed on; the whole of a longer one is in a file, which the result names. Without it the gateway shortens nothing, and models get 100,000 or what the tool asks for, up to 500,000.",
 }

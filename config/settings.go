@@ -91,7 +91,12 @@ const (
 type Limits struct {
 	ResultChars int    `json:"resultChars,omitempty"` // of a tool's result; 0 means the default
 	CallTimeout *int64 `json:"callTimeout,omitempty"` // ms a server may be silent in a call; 0 for ever, nil the default
+	Processes   int    `json:"processes,omitempty"`   // of all servers together; 0 means the default
+	Starts      int    `json:"starts,omitempty"`      // of processes at the same time; 0 means the default
 }
+
+// maxProcesses is more than any machine can bear.
+const maxProcesses = 1 << 20
 
 // maxResultChars is the size of the largest message.
 const maxResultChars = 64 << 20
@@ -123,7 +128,10 @@ func DecodeSettings(f *Fields) Settings {
 		d.reportUnknown()
 	}
 	if l := f.Object("limits"); l != nil {
-		s.Limits = Limits{ResultChars: l.Int("resultChars", 1, maxResultChars), CallTimeout: l.Millis("callTimeout", 1)}
+		s.Limits = Limits{
+			ResultChars: l.Int("resultChars", 1, maxResultChars), CallTimeout: l.Millis("callTimeout", 1),
+			Processes: l.Int("processes", 1, maxProcesses), Starts: l.Int("starts", 1, maxProcesses),
+		}
 		l.reportUnknown()
 	}
 	if g := f.Object("gateway"); g != nil {

@@ -29,7 +29,7 @@ func TestDecodeSettings(t *testing.T) {
 		"permissions": {"allow": ["mcp__docs"], "ask": [], "deny": ["mcp__files__delete"], "default": "ask"},
 		"naming": {"style": "xcsh", "maxLength": 128, "collision": "last-wins"},
 		"discovery": {"disabledProviders": ["cursor"], "inheritEnv": "basic"},
-		"limits": {"resultChars": 5000, "callTimeout": 60000},
+		"limits": {"resultChars": 5000, "callTimeout": 60000, "processes": 100, "starts": 4},
 		"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "guard"}]}]},
 		"tools": ["mcp__docs", "mcp__files__read_*"],
 	}`)
@@ -37,7 +37,7 @@ func TestDecodeSettings(t *testing.T) {
 		Permissions: Permissions{Allow: []string{"mcp__docs"}, Ask: []string{}, Deny: []string{"mcp__files__delete"}, Default: DefaultAsk},
 		Naming:      Naming{Style: NamingXcsh, MaxLength: 128, Collision: CollisionLastWins},
 		Discovery:   Discovery{[]string{"cursor"}, InheritBasic},
-		Limits:      Limits{5000, new(int64(60000))},
+		Limits:      Limits{5000, new(int64(60000)), 100, 4},
 		Hooks:       Hooks{PreToolUse: []HookGroup{{Hooks: []HookCommand{{Type: "command", Command: "guard", Line: 7}}}}},
 		Tools:       []string{"mcp__docs", "mcp__files__read_*"},
 	}

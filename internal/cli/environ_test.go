@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Agents in different terminals, with different environments, each act with their
@@ -151,5 +153,25 @@ func TestWhatServersInherit(t *testing.T) {
 	out, _ := s.command("test", "s").CombinedOutput() // it fails
 	if !strings.Contains(string(out), "does not get") || !strings.Contains(string(out), "GITHUB_TOKEN") || strings.Contains(string(out), "one,") || strings.Contains(string(out), "SSL_CERT_FILE") {
 		t.Errorf("test: %s", out)
+	}
+}
+
+// A command without a terminal uses the process that an agent has, whatever that
+// declares.
+func TestCallUsesTheAgentsProcess(t *testing.T) {
+	s := newStation(t)
+	a := s.start("serve", "--stdio", "--endpoint", "s")
+	a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{},"sampling":{},"roots":{"listChanged":true}},"clientInfo":{"name":"test","version":"1"}}`)
+	if err := a.conn.Write(t.Context(), wire.Message{Method: "notifications/initialized"}); err != nil {
+		t.Fatal(err)
+	}
+	pid := a.call("pid")
+	for range 3 {
+		if out, _ := s.run("call", "s.pid"); strings.TrimSpace(out) != pid {
+			t.Errorf("call uses process %s, and the agent %s", out, pid)
+		}
+	}
+	if again := a.call("pid"); again != pid {
+		t.Errorf("the agent's process is %s, and was %s", again, pid)
 	}
 }

@@ -398,7 +398,7 @@ func (s *line) connectOnce() {
 	s.mu.Unlock()
 	s.up.changed()
 
-	l, err := s.dial(ctx, owner, target)
+	l, err := s.admitAndDial(ctx, owner, target)
 	defer s.end(l) // which may take its time, and the state need not wait for it
 	if err == nil {
 		err = s.attend(ctx, epoch, l)
@@ -416,6 +416,16 @@ func (s *line) connectOnce() {
 	s.mu.Unlock()
 	s.up.changed()
 	s.save()
+}
+
+// admitAndDial is dial when it may begin.
+func (s *line) admitAndDial(ctx context.Context, m *Manager, t Target) (*link, error) {
+	done, err := s.admit(ctx, t)
+	if err != nil {
+		return newLink(), err
+	}
+	defer done()
+	return s.dial(ctx, m, t)
 }
 
 // settle decides what follows the end of a dial or a connection; s.mu is held.

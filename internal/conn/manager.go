@@ -81,6 +81,10 @@ type Profile struct {
 	// servers that never ask for roots.
 	Roots string
 
+	// Any says that whichever connection stands for the server will do. If there is
+	// none it is made as the profile says.
+	Any bool
+
 	Askable bool   // servers may ask its user something
 	Brief   bool   // it is of a client that has no session in the protocol, and may be gone already
 	Session string // unlike that of any other session of any Manager; empty only for the host
@@ -436,6 +440,9 @@ func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error)
 	p = m.declared(p)
 	if m.holds[p.holdKey()].count == 0 {
 		return nil, false, &failure{kind: KindDenied, err: ErrReleased}
+	}
+	if p.Any && !s.up.unshared() && s.up.standing.live() {
+		return s.up.standing, beside, nil
 	}
 	l, err = s.up.lineFor(s.up.keyOf(p), p)
 	return l, beside, err

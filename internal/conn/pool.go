@@ -38,6 +38,10 @@ type pool struct {
 	news      map[*Manager]bool      // that are to be told of a change
 
 	proxies map[string]*wire.ProxyTransport // by what environments say of proxies
+
+	most      int         // processes; 0 means defaultProcesses
+	idleCheck *time.Timer // ends processes that nobody uses; nil if none is pending
+	starts    starts
 }
 
 func newPool(o Options) *pool {
@@ -58,6 +62,11 @@ func newPool(o Options) *pool {
 		for _, t := range p.proxies {
 			t.CloseIdleConnections()
 		}
+		p.mu.Lock()
+		if p.idleCheck != nil {
+			p.idleCheck.Stop()
+		}
+		p.mu.Unlock()
 		return p.guard.Close()
 	})
 	return p

@@ -16,11 +16,11 @@ import (
 type user struct{ host *patchbay.Host }
 
 // session opens a session of the person's, for one request: one that stayed open
-// would claim connections that agents could have. If the person can be asked
+// would claim connections that agents could have. It uses whichever there are. If the person can be asked
 // during it, servers are told so. It allows what no rule is about: who asks here
 // is the user, and has decided.
 func (u user) session(present bool) (*patchbay.Session, error) {
-	o := patchbay.SessionOptions{Name: "control", Default: patchbay.Allow}
+	o := patchbay.SessionOptions{Name: "control", Default: patchbay.Allow, AnyConnection: true}
 	if present {
 		o.Name, o.Client = "terminal", &patchbay.Client{Elicit: elicitRaw, Confirm: confirm}
 	}
