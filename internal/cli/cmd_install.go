@@ -17,11 +17,14 @@ type installFlags struct {
 	http   bool
 	url    string
 	dryRun bool
+
+	service bool
 }
 
 func (f *installFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.scope, "scope", "s", "user", "`scope` of the file: user or project")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
+	cmd.Flags().BoolVar(&f.service, "service", false, "the daemon as a service of systemd or launchd, in place of a product")
 	complete(cmd, "scope", "user", "project")
 }
 
@@ -48,15 +51,25 @@ To leave them to Patchbay, import them and remove them from the product's file; 
 leave them to the product, disable them, which hides them from all agents that
 Patchbay serves.
 
-Without a product, those are listed for which this works.`,
+Without a product, those are listed for which this works.
+
+With --service nothing is written into a product: the daemon becomes a service of
+yours, of systemd or launchd, that runs from your login on. It is not needed: the
+daemon is started by the first agent, too.`,
 		Example: `  patchbay install                        which products there are
   patchbay install claude-code
   patchbay install cursor --scope project
   patchbay install codex --dry-run
-  patchbay install vscode --http          a gateway that runs, with its token`,
+  patchbay install vscode --http          a gateway that runs, with its token
+  patchbay install --service              the daemon runs from your login on`,
 		Args: atMostOne(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case f.service && len(args) > 0:
+				return usagef(cmd.CommandPath(), "--service takes no product")
+			case f.service:
+				return a.installService(cmd.Context(), f.dryRun)
+			case len(args) == 0:
 				return a.listInstallable()
 			}
 			r := patchbay.InstallRequest{Product: args[0], Scope: config.Scope(f.scope), HTTP: f.http || f.url != "", URL: f.url, DryRun: f.dryRun}
