@@ -97,6 +97,12 @@ var signs = []sign{
 			go func() { _, _ = io.Copy(conn, conn) }()
 		}
 	}},
+	{name: "sseall", sse: true, entry: changingKey, most: 3, http: func(c *httpSign, w http.ResponseWriter, _ wire.Message) {
+		turns := []int{307, 401}
+		w.Header().Set("Location", fmt.Sprint(c.path, "?session=", c.sessions))
+		w.WriteHeader(turns[c.turn%len(turns)])
+		c.turn++
+	}},
 	{name: "httpvisit", http: stream(visitError), most: 2},
 	{name: "httpheaders", modern: true, http: status(400, someError, -32020, "header mismatch")},
 	{name: "httpnewheaders", modern: true, most: 2, entry: `, "pin": "off"`, http: func(c *httpSign, w http.ResponseWriter, m wire.Message) {

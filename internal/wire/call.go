@@ -212,7 +212,7 @@ func (p *Peer) take(k *call) bool {
 
 // exchange sends the request and waits for what becomes of it.
 func (p *Peer) exchange(ctx context.Context, k *call) (json.RawMessage, error) {
-	request := Message{ID: NumberID(k.id), Method: k.Method, Params: p.outgoingParams(k)}
+	request := Message{ID: NumberID(k.id), Method: k.Method, Params: p.outgoingParams(k), repeats: k.Repeats}
 	if err := p.send(ctx, k, request); err != nil {
 		if !p.take(k) {
 			o := <-k.answer // the link has ended: that is the better reason

@@ -131,7 +131,9 @@ func (c *sseConn) Write(ctx context.Context, m Message) error {
 	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
 	msg := httpMessage{verb: http.MethodPost, body: encodeRequest(m)}
 	if m.Kind() == KindRequest && countsRepeats(m.Method) {
-		msg.repeats = new(Repeats)
+		if msg.repeats = m.repeats; msg.repeats == nil {
+			msg.repeats = new(Repeats)
+		}
 	}
 	resp, req, err := c.out.send(ctx, msg, &clientSession{})
 	if e, ok := errors.AsType[*NetError](err); ok && e.Unsent {

@@ -20,6 +20,8 @@ type Message struct {
 	// rest: what a Server puts in front of a result, without copying it. Only
 	// what writes messages with AppendTo gets to see one.
 	lead []byte
+
+	repeats *Repeats // of the call that it is, for conns that may have to send it again
 }
 
 // Kind says what a Message is.
