@@ -313,11 +313,16 @@ func editable(path string) bool {
 // is the entry's `enabled` member; for entries of a project or of another
 // product it is kept as an override in the user's own files, so that nobody
 // else's file changes.
+// A name server.tool means one of its tools, which a rule of the user's settings
+// then denies, or denies no more.
 func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, error) {
 	ctx, end := h.change(ctx)
 	defer end()
 	st, err := h.reading.Load().find(name)
 	if err != nil {
+		if server, tool, ok := h.toolOf(name); ok {
+			return h.setToolEnabled(ctx, server, tool, on)
+		}
 		return Change{}, err
 	}
 	if st.Skip != "" {
@@ -371,6 +376,90 @@ func (h *Host) SetEnabled(ctx context.Context, name string, on bool) (Change, er
 		change.Note = "it is still off: " + after.Reason
 	}
 	return change, nil
+}
+
+// toolOf splits server.tool, where the server is one that is there.
+func (h *Host) toolOf(name string) (server ServerStatus, tool string, ok bool) {
+	for _, st := range h.Servers() {
+		rest, is := strings.CutPrefix(name, st.Name+".")
+		if is && rest != "" && st.InForce && len(st.Name) > len(server.Name) {
+			server, tool, ok = st, rest, true
+		}
+	}
+	return server, tool, ok
+}
+
+// setToolEnabled switches a tool on or off for every agent, with a rule of the
+// user's settings that denies it.
+func (h *Host) setToolEnabled(ctx context.Context, st ServerStatus, tool string, on bool) (Change, error) {
+	var names []string
+	for _, t := range st.Tools {
+		names = append(names, t.Name)
+	}
+	if st.Counts != nil && !on && !slices.Contains(names, tool) {
+		err := errorf(KindToolNotFound, "Server %q has no tool named %q.", st.Name, tool)
+		if n := nearest(tool, names); n != "" {
+			return Change{}, err.hint("Did you mean %s.%s?", st.Name, n)
+		}
+		return Change{}, err.hint("Its tools: patchbay tools %s", st.Name)
+	}
+	_, opts, err := h.fileOf(config.ScopeUser)
+	if err != nil {
+		return Change{}, err
+	}
+	change := Change{Action: "disabled", Name: st.Name + "." + tool, Scope: config.ScopeUser, File: h.places.userSettings()}
+	if on {
+		change.Action = "enabled"
+	}
+	changed, err := atomicfile.Update(ctx, change.File, opts, func(old []byte) ([]byte, error) {
+		return setDenied(old, "mcp__"+st.Name+"__"+tool, !on)
+	})
+	switch {
+	case err != nil:
+		return Change{}, err
+	case !changed && on:
+		change.Action, change.Note = "unchanged", "no rule of your settings is about this tool alone; patchbay why "+change.Name+" tells what decides"
+	case !changed:
+		change.Action, change.Note = "unchanged", "already disabled"
+	}
+	return change, h.reload(ctx)
+}
+
+// setDenied edits settings so that they have a rule that denies, or have it not.
+func setDenied(src []byte, rule string, denied bool) ([]byte, error) {
+	var permissions config.Node
+	if len(bytes.TrimSpace(src)) > 0 {
+		node, err := config.ParseJSON(src)
+		if err != nil {
+			return nil, errorf(KindConfigInvalid, "The settings cannot be read: %v", err)
+		}
+		permissions, _ = node.Get("permissions")
+	}
+	deny, _ := permissions.Get("deny")
+	rules := []json.RawMessage{}
+	has := false
+	for _, it := range deny.Items {
+		if it.Kind == config.String && it.Text == rule {
+			has = true
+			continue
+		}
+		rules = append(rules, it.JSON())
+	}
+	if has == denied {
+		return src, nil
+	}
+	if denied {
+		text, err := json.Marshal(rule)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, text)
+	}
+	value, err := json.Marshal(rules)
+	if err != nil {
+		return nil, err
+	}
+	return config.SetMember(src, "/permissions/deny", value)
 }
 
 // SetShared has all directories have one process of a server of the user's own,

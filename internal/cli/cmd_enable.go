@@ -11,10 +11,11 @@ import (
 func (a *app) enableCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "enable <name>...",
-		Short: "Switch servers on",
-		Long: `Switch servers on. For a server of another product the switch is kept in
+		Short: "Switch servers or single tools on",
+		Long: `Switch servers on, or single tools that were switched off. For a server of another product the switch is kept in
 Patchbay's own file: the product's file does not change.`,
-		Example:           `  patchbay enable github`,
+		Example: `  patchbay enable github
+  patchbay enable github.delete_repository`,
 		Args:              atLeastOne("name"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.setEnabled(cmd, args, true) },
 		ValidArgsFunction: a.serversIn(config.Disabled),
