@@ -391,8 +391,11 @@ func TestUpgrade(t *testing.T) {
 	if again := s.daemon(); again.Pid == daemon.Pid {
 		t.Error("the daemon was killed, and still it is there")
 	}
-	if said := old.said.String(); strings.Contains(said, "own servers") || strings.Contains(said, "guard") {
+	if said := old.said.String(); strings.Contains(said, "servers of its own") {
 		t.Errorf("it said %s", said)
+	}
+	if log, err := os.ReadFile(filepath.Join(s.home, ".local", "state", "patchbay", "daemon.log")); err != nil || len(log) > 0 {
+		t.Errorf("the log has %s, %v", log, err) // that there is no guard, for example
 	}
 }
 
