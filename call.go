@@ -240,6 +240,9 @@ func (s *Session) Forward(ctx context.Context, server, method string, params jso
 		}
 		return s.listed(server, params, raw)
 	default:
+		if wire.OfConnection(method) { // a notification with an id, which some servers take for one
+			return nil, wire.MethodNotFound(method)
+		}
 		return s.send(ctx, server, wire.Call{Method: method, Params: params, Progress: s.passOn(ctx, server, meta)})
 	}
 	name, _ := wire.StringMember(params, "name")
@@ -281,10 +284,16 @@ func (s *Session) limited(t *offered, raw json.RawMessage) json.RawMessage {
 
 // ForwardNotification sends a notification to a server, if it is connected. Those
 // of the protocol that are about a connection, such as notifications/cancelled,
-// are sent by the connection itself, which others may share: they are refused.
+// are sent by the connection itself, which others may share: they are refused. So
+// are requests of the protocol without an id, such as tools/call: there are servers
+// that carry them out all the same.
 func (s *Session) ForwardNotification(ctx context.Context, server, method string, params json.RawMessage) error {
-	if wire.OfConnection(method) && method != "notifications/progress" {
+	switch {
+	case method == "notifications/progress":
+	case wire.OfConnection(method):
 		return errorf(KindDenied, "%s is not passed on: it is for whoever owns the connection to say.", method)
+	case wire.Judged(method):
+		return errorf(KindDenied, "%s is not passed on: it is a request, and has no id.", method)
 	}
 	if err := checkRequest(method, params); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -157,6 +158,33 @@ func TestProfile(t *testing.T) {
 	}
 	if _, err := own.CallTool(t.Context(), "secret", json.RawMessage(`{}`)); err == nil {
 		t.Error("a tool that is denied was called")
+	}
+}
+
+// A request of the protocol without an id, and a notification with one, would be
+// carried out by some servers without having been judged.
+func TestRequestsAndNotificationsAreNotTakenForEachOther(t *testing.T) {
+	for _, over := range []string{"stdio", "http"} {
+		for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+			t.Run(over+" "+version, func(t *testing.T) {
+				w, one, _ := two(t, func(o *patchbay.Options) { settings(t, o, `{"permissions":{"deny":["mcp__one__secret"]}}`) })
+				a := w.connect(t, over, version, "one", `{}`)
+				for _, method := range []string{"notifications/cancelled", "notifications/tools/list_changed"} {
+					_, err := a.Call(t.Context(), wire.Call{Method: method, Params: json.RawMessage(`{"requestId":1}`)})
+					if e, ok := errors.AsType[*wire.Error](err); !ok || e.Code != wire.CodeMethodNotFound {
+						t.Errorf("%s as a request: %v", method, err)
+					}
+				}
+				for _, method := range []string{"tools/call", "resources/read", "prompts/get", "tasks/cancel", "Tools/Call", "example/thing"} {
+					if err := a.Notify(t.Context(), method, json.RawMessage(`{"name":"secret","uri":"x://y","taskId":"t"}`)); err != nil {
+						t.Errorf("%s: %v", method, err)
+					}
+				}
+				if got := <-one.told; got != "example/thing" {
+					t.Errorf("the server was told %s", got)
+				}
+			})
+		}
 	}
 }
 
