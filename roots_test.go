@@ -193,7 +193,8 @@ func TestRootsOfClientsThatDoNotTell(t *testing.T) {
 // which of its connections answered.
 type restless struct {
 	connections atomic.Int32
-	told        chan string // what it was answered
+	ask         chan struct{} // when to ask
+	told        chan string   // what it was answered
 }
 
 func (r *restless) Serve(_ context.Context, rw io.ReadWriteCloser) error {
@@ -219,6 +220,7 @@ func (r *restless) Serve(_ context.Context, rw io.ReadWriteCloser) error {
 		}
 		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, answer)
 		if m.Method == "custom/later" {
+			<-r.ask // the request is over for its session, too
 			fmt.Fprintln(rw, `{"jsonrpc":"2.0","id":"later","method":"roots/list"}`)
 		}
 	}
@@ -239,7 +241,7 @@ func TestRootsOfNobodyInParticular(t *testing.T) {
 		{"silent", Client{}, 1, "does not say"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &restless{told: make(chan string, 1)}
+			r := &restless{ask: make(chan struct{}), told: make(chan string, 1)}
 			var warnings bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			h, err := Open(t.Context(), Options{Home: t.TempDir(), Dir: t.TempDir(), SystemRoot: t.TempDir(), StrictConfig: true, Logger: logger, InProcess: map[string]LocalServer{"p": r}})
@@ -275,6 +277,7 @@ func TestRootsOfNobodyInParticular(t *testing.T) {
 			if _, err := sessions[0].Forward(t.Context(), "p", "custom/later", nil); err != nil {
 				t.Fatal(err)
 			}
+			close(r.ask)
 			if told := <-r.told; !strings.Contains(told, c.want) {
 				t.Errorf("the server was told %s", told)
 			}
