@@ -29,9 +29,9 @@ soak: ## long runs; SOAK is the time for each
 long: ## what takes longer than CI may: attacks on the real binary (Linux), soak and fuzz for a while
 	go test -count=1 -tags long -v -run '^TestLong' -timeout 15m ./internal/mcptest/attacks
 	$(MAKE) soak SOAK=1m
-	$(MAKE) fuzz FUZZTIME=10s
+	$(MAKE) fuzz FUZZTIME=10000x
 
-fuzz: ## every fuzz target for FUZZTIME
+fuzz: ## every fuzz target for FUZZTIME, a time or a number of executions (100000x)
 	@for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
 update: ## rewrite expected output
