@@ -239,6 +239,7 @@ func TestRootsOfNobodyInParticular(t *testing.T) {
 	}{
 		{"several", Client{AskedInCalls: true}, 2, "nobody could tell"},
 		{"silent", Client{}, 1, "does not say"},
+		{"gone", Client{}, 1, "has left"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &restless{ask: make(chan struct{}), told: make(chan string, 1)}
@@ -277,11 +278,15 @@ func TestRootsOfNobodyInParticular(t *testing.T) {
 			if _, err := sessions[0].Forward(t.Context(), "p", "custom/later", nil); err != nil {
 				t.Fatal(err)
 			}
+			if c.name == "gone" {
+				sessions[0].Close()
+				sessions = nil
+			}
 			close(r.ask)
 			if told := <-r.told; !strings.Contains(told, c.want) {
 				t.Errorf("the server was told %s", told)
 			}
-			if used := on("custom/hello"); len(used) != c.sessions {
+			if used := on("custom/hello"); len(used) != len(sessions) {
 				t.Errorf("afterwards, the sessions used %v", used)
 			}
 			h.Close()

@@ -74,8 +74,12 @@ func (x serverSide) roots(ctx context.Context, r *wire.Request) (json.RawMessage
 	if f, ok := r.Tag.(*flight); ok {
 		to = []asked{f.asked()}
 	} else {
-		all := x.sessions()
-		if to = slices.DeleteFunc(all, func(a asked) bool { return a.session.opts.Client == nil || a.session.opts.Client.Roots == nil }); len(to) > 1 {
+		clients := slices.DeleteFunc(x.sessions(), func(a asked) bool { return a.session.opts.Client == nil })
+		if len(clients) == 0 { // agents that list and go are common, and nothing is lost
+			x.shared.Log().Info("roots", "reason", "whoever it was connected for has left")
+			return nil, nobody(r, "its client has left")
+		}
+		if to = slices.DeleteFunc(clients, func(a asked) bool { return a.session.opts.Client.Roots == nil }); len(to) > 1 {
 			if a, ok := only(to); ok {
 				to = []asked{a}
 			}
