@@ -426,14 +426,14 @@ func needOf(st patchbay.ServerStatus) (string, bool) {
 	case config.Failed:
 		return name + " failed: " + strings.TrimSuffix(st.Reason, ".") + "; see patchbay test " + name, true
 	}
+	if st.Pins != nil { // before what a server can bring about to hide it
+		return name + ": " + st.Pins.String() + "; see patchbay approve --tools " + name, true
+	}
 	if err := unlisted(st, ""); err != nil {
 		return name + ": " + st.Unlisted[0].Method + " failed: " + st.Unlisted[0].Reason + "; see patchbay test " + name, true
 	}
 	if st.StrayOutput != "" {
 		return name + " " + strayOutput(st) + "; its authors should log to standard error", true
-	}
-	if st.Pins != nil {
-		return name + ": " + st.Pins.String() + "; see patchbay approve --tools " + name, true
 	}
 	return "", false
 }
