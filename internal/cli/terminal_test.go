@@ -154,12 +154,15 @@ func TestWizardNo(t *testing.T) {
 	c.answer("Name: ", "docs")
 	c.answer("Command line or URL: ", "https://docs.example.test/mcp")
 	c.answer("Type, http or sse [http]: ", "")
+	c.answer("Header", "Authorization: Bearer tr0ub4dor")
 	c.answer("Header", "")
 	c.answer("Scope", "")
 	c.until("Type:         http")
 	c.until("Target:       https://docs.example.test/mcp")
 	c.answer("Add it? [Y/n] ", "n")
-	if out, code := c.end(); code != 5 || !strings.Contains(out, "Nothing was added.") || !strings.Contains(out, "patchbay add-json -s local docs '{") {
+	out, code := c.end()
+	_, said, _ := strings.Cut(out, "Nothing was added.")
+	if code != 5 || !strings.Contains(said, "patchbay add-json -s local docs '{") || !strings.Contains(said, "have to be given anew") || strings.Contains(said, "tr0ub4dor") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if _, err := os.Stat(filepath.Join(home, ".local")); !os.IsNotExist(err) {

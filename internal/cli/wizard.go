@@ -45,9 +45,14 @@ func (a *app) addWizard(ctx context.Context) error {
 		return err
 	}
 	if answer = strings.ToLower(answer); a.ended || answer != "" && answer != "y" && answer != "yes" {
+		hint := ""
+		if len(s.Env)+len(s.Headers) > 0 { // which are secrets more often than not
+			hint = "; its variables and headers have to be given anew"
+			s.Env, s.Headers = nil, nil
+		}
 		return &patchbay.Error{
 			Kind: patchbay.KindDenied, Message: "Nothing was added.",
-			Hint: "To add it after all: patchbay add-json -s " + scope + " " + name + " " + shellQuote(string(config.EncodeServer(s))),
+			Hint: "To add it after all: patchbay add-json -s " + scope + " " + shellName(name) + " " + shellQuote(string(config.EncodeServer(s))) + hint,
 		}
 	}
 	return a.addTyped(ctx, patchbay.AddRequest{Name: name, Scope: config.Scope(scope)}, s, nil)
