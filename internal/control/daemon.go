@@ -211,7 +211,7 @@ func (d *run) attach(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	}
-	if err := v.Attach(d.life, stream, endpoint); err != nil {
+	if err := v.Attach(d.life, stream, endpoint); err != nil && d.ctx.Err() == nil { // else it goes on with the next daemon
 		d.Logger.Warn("attached client", "error", err)
 	}
 }

@@ -173,9 +173,15 @@ func (c *attachedClient) asked(m wire.Message) {
 	if m.Method == "initialize" {
 		at = []string{"clientInfo"}
 	}
-	c.known.Name, _ = wire.StringMember(m.Params, append(at, "name")...)
-	c.known.Version, _ = wire.StringMember(m.Params, append(at, "version")...)
+	said := func(member string) string {
+		text, _ := wire.StringMember(m.Params, append(at, member)...)
+		return text[:min(len(text), maxSaid)]
+	}
+	c.known.Name, c.known.Version = said("name"), said("version")
 }
+
+// maxSaid is how much is kept of what a client says of itself, in bytes.
+const maxSaid = 128
 
 // enter takes note of a client that comes or goes.
 func (d *run) enter(c *attachedClient, here bool) {
