@@ -122,7 +122,7 @@ func (d *run) handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.view(r)
 		if err != nil {
-			answer(w, nil, err)
+			d.refuse(w, err)
 			return
 		}
 		defer d.Views.release(v)
@@ -136,7 +136,7 @@ func (d *run) handler() http.Handler {
 	return refusePages(onlyHere(keepTime(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer d.idle.use()()
 		if d.ctx.Err() != nil {
-			http.Error(w, errEnding.Error(), http.StatusServiceUnavailable)
+			d.refuse(w, errEnding)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -163,6 +163,16 @@ func (d Daemon) view(r *http.Request) (*view, error) {
 	return d.Views.use(r.Context(), c)
 }
 
+// refuse answers a request that cannot be served. Whatever fails while the daemon
+// is about to end fails because of that, and the next daemon may serve it.
+func (d *run) refuse(w http.ResponseWriter, err error) {
+	if d.ctx.Err() != nil {
+		http.Error(w, errEnding.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	answer(w, nil, err)
+}
+
 // attach makes an MCP connection of an HTTP connection and serves it.
 func (d *run) attach(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != attachProto {
@@ -171,7 +181,7 @@ func (d *run) attach(w http.ResponseWriter, r *http.Request) {
 	}
 	v, err := d.view(r)
 	if err != nil {
-		answer(w, nil, err)
+		d.refuse(w, err)
 		return
 	}
 	defer d.Views.release(v)
@@ -182,7 +192,7 @@ func (d *run) attach(w http.ResponseWriter, r *http.Request) {
 	endpoint := r.URL.Query().Get("endpoint")
 	if v.Check != nil {
 		if err := v.Check(endpoint); err != nil {
-			answer(w, nil, err)
+			d.refuse(w, err)
 			return
 		}
 	}

@@ -27,6 +27,7 @@ type bench struct {
 	opts    patchbay.Options
 	servers map[string]patchbay.LocalServer
 	attach  func(wire.Conn) error // in place of echo
+	check   func(string) error
 	socket  string
 	self    control.Identity
 	views   *control.Views
@@ -76,7 +77,8 @@ func (b *bench) open(ctx context.Context, c control.Caller, beside *patchbay.Hos
 	}
 	s := newEcho(b.t, c.Dir)
 	return &control.View{
-		Host: h,
+		Host:  h,
+		Check: b.check,
 		Attach: func(ctx context.Context, c wire.Conn, endpoint string) error {
 			if b.attach != nil {
 				return b.attach(c)
@@ -264,6 +266,20 @@ func TestForegroundIsNotStopped(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.dial("one")
+}
+
+// A client that comes while the daemon begins to end is sent to the next one,
+// whatever it is that has ended already.
+func TestAttachToAnEndingDaemon(t *testing.T) {
+	b := newBench(t)
+	b.check = func(string) error {
+		b.stop()
+		return errors.New("the gateway is shut down")
+	}
+	b.start()
+	if _, err := b.dial("one").Attach(t.Context(), ""); !errors.Is(err, control.ErrNoDaemon) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // Who is another user, has other files or is another build does not attach.
