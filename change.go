@@ -170,7 +170,9 @@ func checkServer(name string, raw json.RawMessage) (config.Server, error) {
 	s := config.DecodeServer(f)
 	s.Extra = f.Rest()
 	for _, p := range config.Validate(name, s, config.Strict) {
-		*f.Problems = append(*f.Problems, f.Locate(p))
+		if p.Severity == config.SeverityError { // what it warns of is said when the file is read
+			*f.Problems = append(*f.Problems, f.Locate(p))
+		}
 	}
 	var bad []config.Problem
 	for _, p := range *f.Problems {

@@ -46,7 +46,8 @@ func (e *InvalidError) Error() string {
 }
 
 // Validate returns everything that is wrong with a server, each problem with
-// the member it is about. It checks structure, never reachability.
+// the member it is about, and warns of what has no effect. It checks structure,
+// never reachability.
 func Validate(name string, s Server, strict Strictness) []Problem {
 	v := validation{name: name}
 	v.transport(s, strict)
@@ -64,7 +65,41 @@ func Validate(name string, s Server, strict Strictness) []Problem {
 	v.auth(s.Auth)
 	v.oauth(s.OAuth)
 	v.tools(s.Tools)
-	return v.problems
+	return append(v.problems, NoEffect(s)...)
+}
+
+// NoEffect warns of members that are read and do nothing yet, so that nobody
+// relies on them.
+func NoEffect(s Server) []Problem {
+	var problems []Problem
+	warn := func(pointer, message, hint string) {
+		problems = append(problems, Problem{Severity: SeverityWarning, Pointer: pointer, Message: message, Hint: hint})
+	}
+	stdio := s.Transport() == Stdio
+	if len(s.Sandbox) > 0 && stdio {
+		warn("/sandbox", "sandbox has no effect yet: nothing confines the program", "Run it in a container, or otherwise confined, if it must be.")
+	} else if len(s.Sandbox) > 0 {
+		warn("/sandbox", "sandbox has no effect on a server that is no program", "")
+	}
+	a := s.Auth
+	if a == nil {
+		return problems
+	}
+	const login, instead = "has no effect yet: nobody is logged in, and nothing is sent", `Until it has, give a token in "headers" or "env", or use auth.mode apiKey.`
+	switch {
+	case a.Mode == AuthClientCredentials || a.Mode == AuthAuthorizationCode:
+		warn("/auth/mode", fmt.Sprintf("auth.mode %s %s", a.Mode, login), instead)
+		if a.Tokens != nil {
+			warn("/auth/tokens", "auth.tokens has no effect yet: they are not sent", instead)
+		}
+	case a.Mode == "" && a.CredentialID != "":
+		warn("/auth/credentialId", "auth.credentialId "+login, instead)
+	case a.Mode == "" && a.Type == "oauth":
+		warn("/auth/type", "auth.type oauth "+login, instead)
+	case stdio && !a.Key.IsZero():
+		warn("/auth/key", "auth.key has no effect on a program", `Give it in "env", in the variable that the program reads.`)
+	}
+	return problems
 }
 
 type validation struct {

@@ -47,7 +47,7 @@ func vscode(path ...string) reader {
 				e.Server.Extra = map[string]json.RawMessage{"inputs": list}
 			}
 			if on := f.Bool("sandboxEnabled"); on != nil && *on {
-				f.Report(config.SeverityWarning, "sandboxEnabled", "VS Code runs this server in its sandbox; that setting is not taken over", `say how to confine it under "sandbox" in Patchbay's own file`)
+				f.Report(config.SeverityWarning, "sandboxEnabled", "VS Code runs this server in its sandbox; here nothing confines it yet", "Run it in a container, or otherwise confined, if it must be.")
 			}
 		}, path...)(d)
 	}

@@ -102,9 +102,6 @@ func (d *description) program(l Launch) {
 	d.add("Passes on", shownAll(s.EnvVars)...)
 	d.add("Removes", shownAll(s.UnsetEnv)...)
 	d.add("Reads", shown(s.EnvFile))
-	if len(s.Sandbox) > 0 {
-		d.add("Sandbox", string(s.Sandbox))
-	}
 }
 
 func (d *description) remote(s config.Server) {

@@ -23,7 +23,7 @@ func TestDescribeProcess(t *testing.T) {
 				"TOKEN": config.NewSecret("${BUILD_TOKEN}"), "LITERAL": config.NewSecret("hunter2"), "CMD": config.NewSecret("!pass show x"),
 				"NODE_OPTIONS": config.NewSecret("--require=./evil.js"), "NAMED": config.NewSecret("AWS_SECRET"),
 			},
-			EnvVars: []string{"LANG"}, EnvFile: "/src/p/.env",
+			EnvVars: []string{"LANG"}, EnvFile: "/src/p/.env", Sandbox: []byte(`{"network":false}`),
 		},
 	}
 	l := LaunchOf(e)
@@ -59,6 +59,7 @@ Warnings     fetches @acme/build without an exact version: what runs can change 
              NAMED is set by the project; what it changes is up to the program
              NODE_OPTIONS can change which code runs
              the variables in /src/p/.env can change without asking again
+             sandbox has no effect yet: nothing confines the program
 `
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), Describe(l)); diff != "" {
 		t.Error(diff)
@@ -94,6 +95,7 @@ Sends           the variable BEARER to https://docs.test:8443 (in the header "Au
                 the variable ORG to https://docs.test:8443 (in the header "X-Org")
                 the variable TEAM to https://docs.test:8443 (in url)
 Warnings        ./headers.sh may be a file of this project; a change of its content does not ask again
+                auth.mode clientCredentials has no effect yet: nobody is logged in, and nothing is sent
 `
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), Describe(LaunchOf(e))); diff != "" {
 		t.Error(diff)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/config"
 )
 
 // warnings says what an experienced reader would point at in a launch.
@@ -45,6 +47,9 @@ func warnings(l Launch) []string {
 	}
 	if s.EnvFile != "" && !bound[s.EnvFile] {
 		out = append(out, fmt.Sprintf("the variables in %s can change without asking again", shown(s.EnvFile)))
+	}
+	for _, p := range config.NoEffect(s) {
+		out = append(out, p.Message)
 	}
 	return out
 }
