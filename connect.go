@@ -25,7 +25,7 @@ import (
 // targets is what the connections should be, given where each server stands.
 func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 	want := map[string]conn.Target{}
-	env := h.newSurroundings()
+	env, denied := h.newSurroundings(), h.denied(servers)
 	for _, st := range servers {
 		if !st.InForce || st.Skip != "" {
 			continue
@@ -33,7 +33,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		t := conn.Target{
 			Entry: st.entry, State: st.State, Reason: st.Reason,
 			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st), Dir: h.workingDir(st.entry),
-			Lazy: h.opts.Lazy || st.Server.Lazy, List: !h.opts.Lazy, Unshared: st.Server.Shared == config.SharedNever,
+			Lazy: h.opts.Lazy || st.Server.Lazy || denied[st.Name] != nil, List: !h.opts.Lazy && denied[st.Name] == nil, Unshared: st.Server.Shared == config.SharedNever,
 			InheritAll: h.inheritsAll(st.entry),
 		}
 		if st.Server.IdleStop != nil {
@@ -60,6 +60,18 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		want[st.Name] = t
 	}
 	return want
+}
+
+// denied are the servers of which the settings deny everything, so that no session
+// can use them: they are not started unless a person asks for that.
+func (h *Host) denied(servers []ServerStatus) map[string]*Rule {
+	var names []string
+	for _, st := range servers {
+		if st.InForce {
+			names = append(names, st.Name)
+		}
+	}
+	return policy.Settle([]*policy.Rules{h.reading.Load().rules}, names, nil).Denied
 }
 
 // workingDir is where an entry's program runs unless the entry says otherwise. A

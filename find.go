@@ -112,7 +112,7 @@ func (s *Session) await(ctx context.Context, servers []string) (refused map[stri
 // user: now, or at an earlier time. One of which that is not known is connected
 // first.
 func (s *Session) Describe(ctx context.Context, server string) (info, capabilities json.RawMessage, err error) {
-	sv, err := s.host.connected(server, s.profile())
+	sv, err := s.reach(server, s.profile())
 	if err != nil {
 		return nil, nil, err
 	}

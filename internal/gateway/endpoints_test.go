@@ -365,6 +365,39 @@ func (c *counted) Serve(ctx context.Context, rw io.ReadWriteCloser) error {
 	return c.upstream.Serve(ctx, rw)
 }
 
+// A server of which the settings deny everything is started for nobody, and its
+// endpoint says so.
+func TestDeniedServerIsNotStarted(t *testing.T) {
+	one, two := newUpstream(t, "one"), &counted{upstream: newUpstream(t, "two")}
+	w := newWorld(t, map[string]patchbay.LocalServer{"one": one, "two": two}, nil, func(o *patchbay.Options) {
+		settings(t, o, `{"permissions":{"deny":["mcp__two"]}}`)
+	})
+	if err := w.host.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url := serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{}))
+	for _, version := range []string{wire.Version20251125, wire.Version20260728} {
+		c, err := wire.Connect(t.Context(), wire.HTTP(url+"/mcp/two", nil), &wire.ClientOptions{
+			Info: json.RawMessage(`{"name":"agent","version":"1"}`), Capabilities: json.RawMessage(`{}`), ProtocolVersion: version,
+		})
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), `Server "two" is denied`) {
+			t.Errorf("%s: %v", version, err)
+		}
+		if list := names(t, w.connect(t, "http", version, "", able)); slices.Contains(list, "two__echo") || !slices.Contains(list, "one__echo") {
+			t.Errorf("%s: %v", version, list)
+		}
+	}
+	if n := two.starts.Load(); n != 0 {
+		t.Errorf("it was started %d times", n)
+	}
+	if err := w.host.Connect(t.Context(), "two"); err != nil { // which a person has asked for
+		t.Error(err)
+	}
+}
+
 func TestRootsChange(t *testing.T) {
 	w, one, _ := two(t, nil)
 	a := w.connect(t, "http", wire.Version20251125, "", able)

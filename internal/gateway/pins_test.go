@@ -170,7 +170,7 @@ func TestInstructionsOfWhatIsOffered(t *testing.T) {
 	w, _, _ := two(t, func(o *patchbay.Options) {
 		settings(t, o, `{"gateway":{"profiles":{"few":{"servers":["one"]},"none":{"servers":["one","two"],"tools":[]}}},"permissions":{"deny":["mcp__two"]}}`)
 	})
-	for endpoint, want := range map[string]string{"": "# one\n\nBe kind to one.", "@few": "# one\n\nBe kind to one.", "two": ""} {
+	for endpoint, want := range map[string]string{"": "# one\n\nBe kind to one.", "@few": "# one\n\nBe kind to one.", "@none": "# one\n\nBe kind to one."} {
 		for _, version := range []string{wire.Version20251125, wire.Version20260728} {
 			if got := w.connect(t, "http", version, endpoint, able).Opening().Instructions; got != want {
 				t.Errorf("%q in %s: %q, want %q", endpoint, version, got, want)
