@@ -51,11 +51,8 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		if t.State == config.Pending {
 			// Only what may be used is expanded: before that no variable of the
 			// host may be looked at.
-			expanded, _ := config.Expand(st.Server, st.entry.Dialect, h.vars())
-			if expanded.Transport() == config.Stdio && !filepath.IsAbs(expanded.Cwd) {
-				expanded.Cwd = filepath.Join(t.Dir, expanded.Cwd)
-			}
-			t.ConnectHash = policy.ConnectHash(h.common.key, st.entry.Dialect, expanded, env.of(st.entry, expanded, t.InheritAll))
+			c := h.connection(st, env)
+			t.ConnectHash = policy.ConnectHash(h.common.key, st.entry.Dialect, c.Expanded, c.Around)
 		}
 		want[st.Name] = t
 	}
@@ -72,6 +69,15 @@ func (h *Host) denied(servers []ServerStatus) map[string]*Rule {
 		}
 	}
 	return policy.Settle([]*policy.Rules{h.reading.Load().rules}, names, nil).Denied
+}
+
+// connection is what decides how a server that may be used is connected.
+func (h *Host) connection(st ServerStatus, env *surroundings) policy.Connection {
+	expanded, _ := config.Expand(st.Server, st.entry.Dialect, h.vars())
+	if expanded.Transport() == config.Stdio && !filepath.IsAbs(expanded.Cwd) {
+		expanded.Cwd = filepath.Join(h.workingDir(st.entry), expanded.Cwd)
+	}
+	return policy.Connection{Written: st.Server, Expanded: expanded, Around: env.of(st.entry, expanded, h.inheritsAll(st.entry))}
 }
 
 // workingDir is where an entry's program runs unless the entry says otherwise. A

@@ -24,6 +24,8 @@ type SessionOptions struct {
 	// connection. Empty means whoever runs the host.
 	Identity string
 
+	PID int // the process of whoever the session is for, which Host.Processes tells; 0 if it is not known
+
 	Servers         []string // names of the servers that are there; nil means all, empty none
 	Tools           []string // names or patterns of the tools that are visible; nil means all, empty none
 	Profile         string   // a selection of the settings, as they are at any time, in place of Servers and Tools; empty means none

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
@@ -270,11 +272,42 @@ func (p *printer) daemonStatus(s control.Status, now time.Time) {
 		return
 	}
 	for _, sp := range s.Servers {
-		var dirs []string
+		var dirs, users []string
 		for _, dir := range sp.Dirs {
 			dirs = append(dirs, p.path(dir))
 		}
-		rows = append(rows, []cell{{text: sp.Server}, {text: strconv.Itoa(sp.PID)}, {text: strconv.Itoa(sp.Sessions)}, {text: strings.Join(dirs, ", ")}, {text: sp.Why}})
+		for _, u := range sp.Users {
+			users = append(users, userName(u))
+		}
+		rows = append(rows, []cell{{text: sp.Server}, {text: strconv.Itoa(sp.PID)}, {text: cmp.Or(strings.Join(users, ", "), "nobody")}, {text: strings.Join(dirs, ", ")}})
 	}
-	p.table([]string{"SERVER", "PROCESS", "SESSIONS", "DIRECTORIES", "NOT THE FIRST, BECAUSE IT HAS"}, rows)
+	p.table([]string{"SERVER", "PROCESS", "AGENTS", "DIRECTORIES"}, rows)
+	p.severalProcesses(s.Servers)
+}
+
+// userName is whose session uses a process.
+func userName(u patchbay.ProcessUser) string {
+	if u.PID == 0 {
+		return u.Name
+	}
+	return fmt.Sprintf("%s (%d)", u.Name, u.PID)
+}
+
+// severalProcesses says why a server has more than one process.
+func (p *printer) severalProcesses(all []control.ServerProcess) {
+	first := true
+	for _, sp := range all {
+		if sp.Unlike == nil {
+			continue
+		}
+		if first {
+			p.line("\nAgents share the process of a server unless it would not be the same for them:")
+			first = false
+		}
+		if difference := sp.Unlike.String(); difference != "" {
+			p.line("  %s %d differs from %d in: %s", sp.Server, sp.PID, sp.Unlike.PID, difference)
+		} else {
+			p.line("  %s %d is the same as %d: one of them ends when nobody uses it", sp.Server, sp.PID, sp.Unlike.PID)
+		}
+	}
 }

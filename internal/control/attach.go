@@ -99,6 +99,14 @@ func newDaemonConn(r io.Reader, w io.WriteCloser) *daemonConn {
 	return &daemonConn{StreamConn: wire.NewStreamConn(r, w, &wire.StreamOptions{Control: true}), open: map[wire.ID]bool{}}
 }
 
+// PID is the process of the relay, so that its session is known by that.
+func (c *daemonConn) PID() int {
+	if c.client == nil {
+		return 0
+	}
+	return c.client.known.PID // which does not change
+}
+
 // Read implements wire.Conn. What comes after the farewell is not read.
 func (c *daemonConn) Read() (wire.Message, error) {
 	m, err := c.StreamConn.Read()

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,12 +33,18 @@ type Status struct {
 
 // ServerProcess is the process of a server, and for whom it runs.
 type ServerProcess struct {
-	patchbay.Process
-	Dirs []string `json:"dirs"` // of those who may use it
+	patchbay.Process          // Users are those of all directories and environments
+	Dirs             []string `json:"dirs"` // of those who may use it
 
-	// Why says how it differs from the first of its server, and so why there are
-	// two; empty for the first.
-	Why string `json:"why,omitempty"`
+	// Unlike says how it differs from the process that is most like it of those of
+	// its server that come before, and so why there are two; nil for the first.
+	Unlike *UnlikeProcess `json:"unlike,omitempty"`
+}
+
+// UnlikeProcess is how a process differs from another one.
+type UnlikeProcess struct {
+	PID int `json:"pid"` // of the other one
+	patchbay.Unlike
 }
 
 // processes are those of all views, each once.
@@ -49,7 +54,6 @@ func (v *Views) processes() []ServerProcess {
 	v.mu.Unlock()
 	slices.SortFunc(open, func(a, b *view) int { return cmp.Compare(a.caller.Dir, b.caller.Dir) })
 	all := []ServerProcess{}
-	views := map[int]*view{} // the first of each process
 	for _, w := range open {
 		select {
 		case <-w.ready:
@@ -60,11 +64,13 @@ func (v *Views) processes() []ServerProcess {
 			continue
 		}
 		for _, p := range w.Host.Processes() {
-			if views[p.PID] == nil {
-				views[p.PID] = w
-				all = append(all, ServerProcess{Process: p})
-			}
 			at := slices.IndexFunc(all, func(s ServerProcess) bool { return s.PID == p.PID })
+			if at < 0 {
+				at = len(all)
+				all = append(all, ServerProcess{Process: p})
+			} else {
+				all[at].Users = append(all[at].Users, p.Users...)
+			}
 			if !slices.Contains(all[at].Dirs, w.caller.Dir) {
 				all[at].Dirs = append(all[at].Dirs, w.caller.Dir)
 			}
@@ -74,65 +80,16 @@ func (v *Views) processes() []ServerProcess {
 		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.PID, b.PID))
 	})
 	for i := range all {
-		first := all[slices.IndexFunc(all, func(s ServerProcess) bool { return s.Server == all[i].Server })]
-		if first.PID != all[i].PID {
-			all[i].Why = v.difference(all[i], first, views)
+		for _, before := range all[:i] {
+			if before.Server != all[i].Server {
+				continue
+			}
+			if u := all[i].Process.Unlike(before.Process); all[i].Unlike == nil || u.Count() < all[i].Unlike.Count() {
+				all[i].Unlike = &UnlikeProcess{before.PID, u}
+			}
 		}
 	}
 	return all
-}
-
-// difference says why two processes of a server are not one.
-func (v *Views) difference(p, first ServerProcess, views map[int]*view) string {
-	reason, launched := p.Unlike(first.Process)
-	if launched {
-		return reason
-	}
-	here, there := views[p.PID].caller, views[first.PID].caller
-	names := differing(here.Environ, there.Environ)
-	switch {
-	case here.Dir != there.Dir && len(names) > 0:
-		return "another directory, or environment: " + strings.Join(names, ", ")
-	case here.Dir != there.Dir:
-		return "another directory, or entry"
-	case len(names) > 0:
-		return "another environment: " + strings.Join(names, ", ")
-	}
-	return reason
-}
-
-// differing returns the names of the variables that decide something and are not
-// the same in two environments, as far as a person wants to read. Their values
-// are secrets.
-func differing(a, b []string) (names []string) {
-	const most = 5
-	values := func(environ []string) map[string]string {
-		all := map[string]string{}
-		for _, assignment := range environ {
-			name, value, _ := strings.Cut(assignment, "=")
-			all[name] = value
-		}
-		return all
-	}
-	one, two := values(a), values(b)
-	decides := func(name, x, y string) bool {
-		return patchbay.EnvironmentKey(nil, []string{name + "=" + x}) != patchbay.EnvironmentKey(nil, []string{name + "=" + y})
-	}
-	for name := range maps.Keys(one) {
-		if two[name] != one[name] && decides(name, one[name], two[name]) {
-			names = append(names, name)
-		}
-	}
-	for name := range maps.Keys(two) {
-		if _, known := one[name]; !known && decides(name, "", two[name]) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	if len(names) > most {
-		names = append(names[:most], "…")
-	}
-	return names
 }
 
 // AttachedClient is an MCP client that has a relay attached to a daemon.

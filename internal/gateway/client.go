@@ -59,6 +59,7 @@ func (ep *endpoint) newClient(sess *wire.Session) (*client, error) {
 	able.Changed = c.changed
 	o := patchbay.SessionOptions{
 		Name:    clientName(sess),
+		PID:     sess.PID,
 		Profile: ep.profile,
 		Default: patchbay.Allow, // the client's user decides, unless the settings do
 		Client:  able,

@@ -19,10 +19,14 @@ const drainTime = 5 * time.Second
 // each request says to which it belongs. It returns when the client has gone,
 // ctx has ended or the server has been shut down, and everything that belongs
 // to the client has ended. The error is nil in those cases and otherwise says
-// what was wrong with the conn.
+// what was wrong with the conn. A conn that knows the client's process says so by
+// a method PID() int.
 func (s *Server) Serve(ctx context.Context, conn Conn) error {
 	c := &client{server: s, owner: "conn:" + rand.Text(), gone: make(chan struct{})}
 	_, c.encodes = conn.(*StreamConn)
+	if known, ok := conn.(interface{ PID() int }); ok {
+		c.pid = known.PID()
+	}
 	peer := c.start(&gatekeeper{Conn: conn, client: c})
 	select {
 	case <-peer.Done():
@@ -43,6 +47,7 @@ type client struct {
 	server    *Server
 	owner     string
 	principal string
+	pid       int  // of its process; 0 if that is not known
 	encodes   bool // its conn writes messages with AppendTo
 
 	id         string     // of an HTTP session
@@ -258,7 +263,7 @@ func (c *client) initialize(ctx context.Context, params json.RawMessage) (json.R
 
 // open opens the legacy session and returns the result of initialize.
 func (c *client) open(ctx context.Context, params json.RawMessage) (json.RawMessage, *Error) {
-	sess := &Session{ID: c.id, Principal: c.principal, owner: c.owner, out: c.peer, standalone: c.standalone}
+	sess := &Session{ID: c.id, Principal: c.principal, PID: c.pid, owner: c.owner, out: c.peer, standalone: c.standalone}
 	if err := c.server.negotiate(sess, params); err != nil {
 		return nil, err
 	}
@@ -441,7 +446,8 @@ func (c *client) handleModern(ctx context.Context, r *Request, meta json.RawMess
 	if refused := s.modernGate(&j.own, r.Method, meta); refused != nil {
 		return nil, refused
 	}
-	j.own.owner, j.own.Principal, j.own.State = c.owner, c.principal, c.sharedState(&j.own)
+	j.own.owner, j.own.Principal, j.own.PID = c.owner, c.principal, c.pid
+	j.own.State = c.sharedState(&j.own)
 	m := Message{ID: r.ID, Method: r.Method, Params: r.Params}
 	switch r.Method {
 	case "server/discover":
@@ -526,7 +532,7 @@ func (c *client) sharedState(of *Session) any {
 	defer c.mu.Unlock()
 	if c.modern == nil {
 		sess := &Session{
-			Principal: c.principal, Era: Modern, Version: of.Version, owner: c.owner,
+			Principal: c.principal, PID: c.pid, Era: Modern, Version: of.Version, owner: c.owner,
 			ClientInfo: of.ClientInfo, ClientCapabilities: of.ClientCapabilities,
 		}
 		if !c.server.openSession(sess, c.hangUp) {

@@ -23,6 +23,7 @@ import (
 type Session struct {
 	ID                 string // of a legacy HTTP session, else empty
 	Principal          string // as HTTPOptions.Principal named it
+	PID                int    // the client's process, as its connection knows it (see Server.Serve); 0 if it does not
 	Era                Era
 	Version            string          // the protocol revision
 	ClientInfo         json.RawMessage // nil if the client did not say
