@@ -16,6 +16,9 @@ import (
 // member that a JSON pointer names set to value. Objects missing on the way are
 // made; an empty src gives a new document.
 //
+// The file may have MaxPartFile bytes, if no more than MaxFileSize of them are the
+// member and what leads to it.
+//
 // Every byte that need not change stays: comments, order, indentation, line
 // ends, a byte order mark. An object that replaces an object is merged into it,
 // so that the comments of the members they share survive. What is added follows
@@ -35,7 +38,11 @@ func SetMember(src []byte, pointer string, value json.RawMessage) ([]byte, error
 	if name, ok := repeatedName(v); ok {
 		return nil, fmt.Errorf("value of %s: duplicate key %q", pointer, name)
 	}
-	out, err := setMember(src, names, v)
+	short, whole, err := condense(src, names, MaxFileSize-len(value))
+	if err != nil {
+		return nil, err
+	}
+	out, err := setMember(short, names, v)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +52,7 @@ func SetMember(src []byte, pointer string, value json.RawMessage) ([]byte, error
 	if len(out) > MaxFileSize {
 		return nil, fmt.Errorf("setting %s would make the file longer than %d bytes", pointer, MaxFileSize)
 	}
-	return out, nil
+	return whole(out)
 }
 
 // RemoveMember returns src without the member that a JSON pointer names and
@@ -57,7 +64,11 @@ func RemoveMember(src []byte, pointer string) ([]byte, error) {
 	if err != nil || len(bytes.TrimSpace(src)) == 0 {
 		return src, err
 	}
-	d, err := parseDocument(src)
+	short, whole, err := condense(src, names, MaxFileSize)
+	if err != nil {
+		return nil, err
+	}
+	d, err := parseDocument(short)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +76,7 @@ func RemoveMember(src []byte, pointer string) ([]byte, error) {
 	if err != nil || at.index < 0 {
 		return src, err
 	}
-	return d.apply(d.remove(at.in, at.index)...), nil
+	return whole(d.apply(d.remove(at.in, at.index)...))
 }
 
 func memberNames(pointer string) ([]string, error) {
