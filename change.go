@@ -583,5 +583,9 @@ func setOwn(src []byte, pointer string, value json.RawMessage) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return config.SetMember(src, pointer, value)
+	out, err := config.SetMember(src, pointer, value)
+	if err == nil && len(out) > config.MaxFileSize {
+		err = errorf(KindConfigInvalid, "The file would be larger than %d MiB, and is not read then.", config.MaxFileSize>>20)
+	}
+	return out, err
 }

@@ -402,3 +402,43 @@ func TestRequestTimeout(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a product keeps in a file besides servers is never touched, however much
+// it is.
+func TestLongFileOfAProduct(t *testing.T) {
+	c := newComputer(t)
+	file := filepath.Join(c.home, ".claude.json")
+	history := strings.Repeat(`    {"display": "what \"was\" typed", "pastedContents": {}},`+"\n", 100_000)
+	text := "{\n  \"history\": [\n" + history + "  ],\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\"},\n    \"b\": {\"command\": \"x\"}\n  },\n  \"numStartups\": 7\n}\n"
+	c.write(file, text)
+	h := c.open()
+	is := func(when, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s: %v, the end is\n%s", when, err, got[min(len(got), len(history)):])
+		}
+	}
+	ctx := t.Context()
+	install := patchbay.InstallRequest{Product: "claude", Command: []string{"/usr/bin/patchbay", "serve", "--stdio"}}
+	dry := install
+	dry.DryRun = true
+	if done, err := h.Install(ctx, dry); err != nil || strings.Count(done.Diff, "\n") > 30 || !strings.Contains(done.Diff, `+    "patchbay": {`) {
+		t.Errorf("dry run: %v\n%.2000s", err, done.Diff)
+	}
+	is("after a dry run", text)
+	if done, err := h.Install(ctx, install); err != nil || done.Action != "installed" || done.File != file {
+		t.Errorf("%+v, %v", done, err)
+	}
+	is("installed", strings.Replace(text, "\"b\": {\"command\": \"x\"}\n", "\"b\": {\"command\": \"x\"},\n    \"patchbay\": {\n      \"type\": \"stdio\",\n      \"command\": \"/usr/bin/patchbay\",\n      \"args\": [\"serve\", \"--stdio\"]\n    }\n", 1))
+	if done, err := h.Uninstall(ctx, install); err != nil || done.Action != "removed" || done.Deleted {
+		t.Errorf("%+v, %v", done, err)
+	}
+	is("uninstalled", text)
+	if _, err := h.Remove(ctx, patchbay.RemoveRequest{Name: "a", From: "claude"}); err != nil {
+		t.Error(err)
+	}
+	is("removed", strings.Replace(text, "    \"a\": {\"command\": \"x\"},\n", "", 1))
+	if _, err := h.Server("b"); err != nil {
+		t.Error(err)
+	}
+}

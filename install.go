@@ -205,7 +205,7 @@ func (h *Host) edit(ctx context.Context, target discover.Target, r InstallReques
 		done.Closed = !private(info)
 	}
 	if r.DryRun {
-		old, err := atomicfile.Read(target.File, config.MaxFileSize)
+		old, err := atomicfile.Read(target.File, config.MaxPartFile)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return done, err
 		}
@@ -270,8 +270,12 @@ func action(target discover.Target, before, after []byte) string {
 
 // isBlank reports whether a file says nothing.
 func isBlank(data []byte) bool {
-	text := strings.Join(strings.Fields(string(data)), "")
-	return text == "" || text == "{}"
+	data = bytes.TrimSpace(data)
+	if inner, ok := bytes.CutPrefix(data, []byte("{")); ok {
+		data, ok = bytes.CutSuffix(inner, []byte("}"))
+		return ok && len(bytes.TrimSpace(data)) == 0
+	}
+	return len(data) == 0
 }
 
 // maxBackups are kept of the files of each product.

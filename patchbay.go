@@ -193,17 +193,22 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	if err := checkState(pl.state); err != nil {
 		return nil, err
 	}
+	shared := &common{key: []byte(rand.Text()), files: &discover.Cache{}}
+	if opts.Beside != nil {
+		shared = opts.Beside.common
+	}
 	executable, _ := os.Executable() // unknown is harmless: the base name is compared too
 	h := &Host{
 		opts:     opts,
 		places:   pl,
+		common:   shared,
 		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
 			Getenv: opts.getenv, Root: opts.SystemRoot,
 			ConfigDir: pl.config, StateDir: pl.state,
 			Files: opts.Files, Strict: opts.StrictConfig, Executable: executable,
-			Memory: &discover.Memory{},
+			Memory: &discover.Memory{}, Cache: shared.files,
 		},
 	}
 	h.life, h.stop = context.WithCancel(context.Background())
@@ -242,6 +247,9 @@ type common struct {
 	// only, so a key of its own is enough, and nothing about a secret can be told
 	// from them.
 	key []byte
+
+	// files is what files say, read once for all of them.
+	files *discover.Cache
 }
 
 // startConnections prepares to connect: with what is needed for that, or as
@@ -254,7 +262,6 @@ func (h *Host) startConnections() error {
 	}
 	var err error
 	if other := h.opts.Beside; other != nil {
-		h.common = other.common
 		if h.manager, err = other.manager.Beside(options); err != nil {
 			return errorf(KindDenied, "The host to stand beside is closed.")
 		}
@@ -266,7 +273,6 @@ func (h *Host) startConnections() error {
 			h.opts.Logger.Warn("servers are not guarded: should this process be killed, some may go on", "error", err)
 		}
 	}
-	h.common = &common{key: []byte(rand.Text())}
 	h.manager = conn.NewManager(options)
 	return nil
 }

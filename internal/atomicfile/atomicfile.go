@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	maxUpdateSize   = 64 << 20     // of a file that Update reads
+	maxUpdateSize   = 256 << 20    // of a file that Update reads
 	updateAttempts  = 5            // against writers that do not take our lock
 	staleAfter      = time.Hour    // when a temporary file has no writer any more
 	tempMark        = ".patchbay-" // in the name of every temporary file of ours

@@ -38,6 +38,13 @@ func claudeServer(d *doc, f *config.Fields, e *config.Entry) {
 	}
 }
 
+// claudePart is what claudeUser reads of a file in which Claude Code keeps much
+// else, such as what was typed in every project.
+var claudePart = config.Part{
+	"mcpServers": nil,
+	"projects":   {"*": {"mcpServers": nil, "disabledMcpServers": nil, "disabledMcpjsonServers": nil}},
+}
+
 // claudeUser reads .claude.json: the user's servers, and under projects those
 // of this user for one directory, with the decisions made there.
 func claudeUser(d *doc) {

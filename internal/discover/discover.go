@@ -6,12 +6,13 @@
 // and writes no file, so it is safe to run in a directory nobody trusts yet; it
 // records where each file lies, and others decide what that means. A file that
 // is missing is no event; one that cannot be read is a problem of that file
-// alone. Scan keeps no state, but for what a Memory in its Env is told, and may be
-// called from several goroutines.
+// alone. Scan keeps no state, but for what a Memory and a Cache in its Env are told,
+// and may be called from several goroutines.
 //
 //	providers.go  who keeps servers where: the table
 //	places.go     a line of the table → paths on this machine
-//	open.go       a path → bytes, without being held up
+//	open.go       a path → a file, without being held up
+//	content.go    a file → what it says, once for all scans
 //	parse.go      bytes → config.Node, for JSON, TOML and YAML
 //	doc.go        config.Node → entries: names, repeated keys, paths
 //	verdict.go    decisions outside the entry: lists of disabled servers
@@ -66,6 +67,7 @@ type Env struct {
 	Disabled   []string // ids of providers to leave out
 
 	Memory *Memory // of earlier scans; nil means none
+	Cache  *Cache  // of what the Memories of several scans hold; nil means none
 }
 
 // What became of a file.
@@ -202,13 +204,15 @@ func (s *scan) visit(c candidate) {
 		s.seen = append(s.seen, info)
 	}
 	s.docs = append(s.docs, d)
-	var data []byte
-	if err == nil && c.place.Note == "" && info.Size() > int64(s.bytesLeft) {
+	var now *content
+	form := c.place.form()
+	if err == nil && c.place.Note == "" && parts[form] == nil && info.Size() <= form.maxSize() && info.Size() > int64(s.bytesLeft) {
 		err = fmt.Errorf("more than %d MiB in all files; the rest is not read", maxBytes>>20)
 	}
 	if err == nil && c.place.Note == "" {
-		data, err = readFile(c.path)
-		s.bytesLeft -= len(data)
+		if now, err = s.env.Cache.read(c.path, form, info); err == nil {
+			s.bytesLeft -= now.size
+		}
 	}
 	switch {
 	case err != nil:
@@ -224,10 +228,10 @@ func (s *scan) visit(c candidate) {
 	default:
 		d.status = Read
 		d.origin.Project = s.ownerProject(c, linked)
-		d.read(data)
-		d.exposed(data, info)
+		d.read(now)
+		d.exposed(now)
 	}
-	s.env.Memory.note(d, data)
+	s.env.Memory.note(d, now)
 }
 
 // closedDirectory reports the directory that keeps a file from being looked for,

@@ -1,12 +1,10 @@
 package discover
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -59,15 +57,14 @@ func (s *scan) newDoc(c candidate) *doc {
 	}
 }
 
-// read parses the file in the format its name says and hands it to the reader
-// of its place.
-func (d *doc) read(data []byte) {
+// read hands what the file says to the reader of its place.
+func (d *doc) read(c *content) {
 	if d.place.script != nil {
 		d.status = Reported
-		d.place.script(d, data)
+		d.place.script(d, c.text)
 		return
 	}
-	root, err := parse(d.path, data)
+	root, err := c.root, c.wrong
 	if err == nil && root.Kind != config.Object {
 		err = &config.SyntaxError{Line: root.Line, Column: root.Column, Message: "expected an object at the top, found " + root.Kind.String()}
 	}
@@ -372,15 +369,13 @@ func withDigest(name, title string, digits int) string {
 var gatewayToken = regexp.MustCompile(config.GatewayTokenPrefix + `[A-Za-z0-9_-]{20}`)
 
 // exposed reports a token of the gateway in a file that others can read.
-func (d *doc) exposed(data []byte, info fs.FileInfo) {
-	if runtime.GOOS == "windows" || info.Mode()&0o044 == 0 {
+func (d *doc) exposed(c *content) {
+	if runtime.GOOS == "windows" || c.token == 0 || c.info.Mode()&0o044 == 0 {
 		return
 	}
-	if at := gatewayToken.FindIndex(data); at != nil {
-		d.problems = append(d.problems, config.Problem{
-			Severity: config.SeverityWarning, File: d.path, Line: 1 + bytes.Count(data[:at[0]], []byte("\n")),
-			Message: fmt.Sprintf("the token of the gateway is in a file that other users may read (mode %04o)", info.Mode().Perm()),
-			Hint:    "Make it yours alone (chmod 600), then `patchbay token --rotate`, and install again.",
-		})
-	}
+	d.problems = append(d.problems, config.Problem{
+		Severity: config.SeverityWarning, File: d.path, Line: c.token,
+		Message: fmt.Sprintf("the token of the gateway is in a file that other users may read (mode %04o)", c.info.Mode().Perm()),
+		Hint:    "Make it yours alone (chmod 600), then `patchbay token --rotate`, and install again.",
+	})
 }

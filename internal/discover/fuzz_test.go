@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -54,7 +55,11 @@ func fuzzFormat(f *testing.F, extensions ...string) {
 					continue
 				}
 				d := s.newDoc(candidate{provider: &providers[i], place: place, path: "/p/x" + extensions[0], base: "/p"})
-				d.read(data)
+				c, err := parseContent(d.path, place.form(), bytes.NewReader(data), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.read(c)
 				checkDoc(t, d)
 			}
 		}

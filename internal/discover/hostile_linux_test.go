@@ -139,7 +139,7 @@ func TestReadFileDoesNotWait(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readFile(pipe); err == nil || err.Error() != "not a regular file" {
+	if _, err := readContent(pipe, wholeFile); err == nil || err.Error() != "not a regular file" {
 		t.Errorf("got %v", err)
 	}
 	if got := dirNames(pipe); got != nil {
@@ -149,9 +149,9 @@ func TestReadFileDoesNotWait(t *testing.T) {
 
 func TestReadFileWithoutSize(t *testing.T) {
 	// Files of /proc say they are empty.
-	data, err := readFile("/proc/self/status")
-	if err != nil || !strings.HasPrefix(string(data), "Name:") {
-		t.Errorf("got %q, %v", data, err)
+	c, err := readContent("/proc/self/status", scriptFile)
+	if err != nil || !strings.HasPrefix(string(c.text), "Name:") {
+		t.Errorf("got %v, %v", c, err)
 	}
 }
 

@@ -329,11 +329,19 @@ func (t Target) parse(data []byte) (config.Node, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return config.Node{Kind: config.Object}, nil
 	}
-	root, err := parse(t.File, data)
+	root, err := t.read(data)
 	if syntax, ok := errors.AsType[*config.SyntaxError](err); ok {
 		return root, fmt.Errorf("%d:%d: %s", syntax.Line, syntax.Column, syntax.Message)
 	}
 	return root, err
+}
+
+// read parses a file, and of a long one no more than the servers.
+func (t Target) read(data []byte) (config.Node, error) {
+	if len(data) > config.MaxFileSize && t.form.locate == nil {
+		return config.ReadPart(bytes.NewReader(data), config.Part{t.form.at[0]: nil})
+	}
+	return parse(t.File, data)
 }
 
 func (t Target) at(root config.Node) []string {

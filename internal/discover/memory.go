@@ -12,8 +12,9 @@ type Memory struct {
 }
 
 type remembered struct {
-	data    []byte
-	project string // whose tree decided about the file
+	last    *content // kept so that nobody reads it again; nil if it could not be read
+	good    *content // the last one that was good, if any was
+	project string   // whose tree decided about that
 }
 
 // begin starts a scan.
@@ -25,25 +26,27 @@ func (m *Memory) begin() {
 
 // note keeps what a file says if it can be read, and otherwise has it say what
 // it said before.
-func (m *Memory) note(d *doc, data []byte) {
+func (m *Memory) note(d *doc, now *content) {
 	if m == nil {
 		return
 	}
 	m.seen[d.path] = true
+	if m.files == nil {
+		m.files = map[string]remembered{}
+	}
 	if d.status != Unreadable && d.status != Invalid {
-		if m.files == nil {
-			m.files = map[string]remembered{}
-		}
-		m.files[d.path] = remembered{data, d.origin.Project}
+		m.files[d.path] = remembered{now, now, d.origin.Project}
 		return
 	}
-	good, ok := m.files[d.path]
-	if !ok {
+	file := m.files[d.path]
+	file.last = now
+	m.files[d.path] = file
+	if file.good == nil {
 		return
 	}
 	status, problems := d.status, d.problems
-	d.origin.Project = good.project
-	d.read(good.data)
+	d.origin.Project = file.project
+	d.read(file.good)
 	d.status, d.problems = status, problems
 }
 
@@ -52,8 +55,7 @@ func (m *Memory) has(path string) bool {
 	if m == nil {
 		return false
 	}
-	_, ok := m.files[path]
-	return ok
+	return m.files[path].good != nil
 }
 
 // end forgets the files that are gone.

@@ -3,13 +3,10 @@ package discover
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"runtime"
 	"syscall"
-
-	"github.com/patchbay-mcp/patchbay/config"
 )
 
 var errAbsent = errors.New("no such file")
@@ -40,41 +37,26 @@ func lookUp(path string) (info fs.FileInfo, linked bool, err error) {
 	return info, linked, regular(info)
 }
 
-// readFile returns the bytes of a regular file of bearable size. It never
-// waits: a pipe put in the file's place after lookUp is opened without waiting
-// for a writer, and then refused.
-func readFile(path string) ([]byte, error) {
+// openFile opens a regular file of bearable size. It never waits: a pipe put in
+// the file's place after lookUp is opened without waiting for a writer, and then
+// refused.
+func openFile(path string, most int64) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
 	if err != nil {
-		return nil, reason(err)
+		return nil, nil, reason(err)
 	}
-	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, reason(err)
+		err = reason(err)
+	} else if err = regular(info); err == nil && info.Size() > most {
+		err = fmt.Errorf("larger than %d MiB", most>>20)
 	}
-	if err := regular(info); err != nil {
-		return nil, err
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, nil, err
 	}
-	data := make([]byte, 0, min(info.Size(), config.MaxFileSize)+512)
-	for {
-		n, err := f.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		switch {
-		case len(data) > config.MaxFileSize:
-			return nil, errTooLarge
-		case err == io.EOF:
-			return data, nil
-		case err != nil:
-			return nil, reason(err)
-		}
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-	}
+	return f, info, nil
 }
-
-var errTooLarge = fmt.Errorf("larger than %d MiB", config.MaxFileSize>>20)
 
 func regular(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
@@ -82,8 +64,6 @@ func regular(info fs.FileInfo) error {
 		return errors.New("a directory, not a file")
 	case !mode.IsRegular():
 		return errors.New("not a regular file")
-	case info.Size() > config.MaxFileSize:
-		return errTooLarge
 	}
 	return nil
 }

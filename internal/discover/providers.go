@@ -31,6 +31,15 @@ type Place struct {
 
 	read   reader
 	script func(d *doc, text []byte) // for a file that is no data
+	part   fileForm                  // of which a part is read; the zero value means all of it
+}
+
+// form is how the files of a place are read.
+func (p *Place) form() fileForm {
+	if p.script != nil {
+		return scriptFile
+	}
+	return p.part
 }
 
 // relative reports whether the place is one in a project.
@@ -80,7 +89,7 @@ func Providers() []Provider {
 			{Scope: project, Path: ".claude/mcp.json"},
 			{Scope: project, Path: ".claude/settings.local.json", read: claudeSettings},
 			{Scope: project, Path: ".claude/settings.json", read: claudeSettings},
-			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~}/.claude.json", read: claudeUser},
+			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~}/.claude.json", read: claudeUser, part: claudeFile},
 			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/mcp.json"},
 			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/settings.json", read: claudeSettings},
 		}},

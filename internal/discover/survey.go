@@ -102,12 +102,17 @@ func (v Survey) Same(earlier Survey) bool {
 		case !ok || (now == nil) != (then == nil):
 			return false
 		case now == nil:
-		case !os.SameFile(now, then), now.Size() != then.Size(), now.Mode() != then.Mode(), !now.ModTime().Equal(then.ModTime()),
-			earlier.taken.Sub(then.ModTime()).Abs() < settled:
+		case !unchanged(then, now), earlier.taken.Sub(then.ModTime()).Abs() < settled:
 			return false
 		}
 	}
 	return true
+}
+
+// unchanged reports whether a file is the same as before, as far as the system
+// tells.
+func unchanged(then, now os.FileInfo) bool {
+	return os.SameFile(now, then) && now.Size() == then.Size() && now.Mode() == then.Mode() && now.ModTime().Equal(then.ModTime())
 }
 
 // patternDir is the directory in which a path with a pattern is looked for.
