@@ -233,7 +233,7 @@ func (h *Host) start(ctx context.Context) error {
 	err := h.startConnections()
 	looking.Wait()
 	if err == nil {
-		err = h.Reload(ctx)
+		err = h.readAgain(ctx)
 	}
 	if err == nil && h.opts.WatchFiles {
 		h.followers.Go(func() { h.followFiles(newFileWatch(h.opts.Logger), before) })
