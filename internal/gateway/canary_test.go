@@ -15,14 +15,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-const (
-	canaryClients = 200
-	canaryCalls   = 10_000
-)
-
 // Two hundred clients of both eras, each with a word of its own that it sends and
 // is asked about: no byte of another's word ever reaches one.
-func TestNoClientHearsAnother(t *testing.T) {
+func TestNoClientHearsAnother(t *testing.T) { noClientHearsAnother(t, 200, 10) }
+
+// noClientHearsAnother has that many clients make so many calls each.
+func noClientHearsAnother(t *testing.T, number, calls int) {
 	near, far := newUpstream(t, "near", wire.Version20251125), newUpstream(t, "far")
 	w := newWorld(t, map[string]patchbay.LocalServer{"near": near}, map[string]config.Server{"far": {Type: config.HTTP, URL: far.url()}}, nil)
 	if err := w.host.Wait(t.Context()); err != nil {
@@ -30,7 +28,7 @@ func TestNoClientHearsAnother(t *testing.T) {
 	}
 	url := serveHTTP(t, w.gateway.HTTP(wire.HTTPOptions{}))
 	var clients sync.WaitGroup
-	for i := range canaryClients {
+	for i := range number {
 		clients.Go(func() {
 			word := fmt.Sprintf("canary-%03d-%x", i, i*7919)
 			version := []string{wire.Version20251125, wire.Version20260728}[i%2]
@@ -46,7 +44,7 @@ func TestNoClientHearsAnother(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			for n := range canaryCalls / canaryClients {
+			for n := range calls {
 				tool := []string{"near__echo", "far__echo", "near__progress", "far__elicit", "near__elicit"}[n%5]
 				raw, err := c.Call(t.Context(), wire.Call{Method: "tools/call", Params: json.RawMessage(fmt.Sprintf(`{"name":%q,"arguments":{"canary":%q}}`, tool, word)), Progress: func(json.RawMessage) {}})
 				answered := strings.Contains(string(raw), word) || strings.HasSuffix(tool, "progress") ||

@@ -142,6 +142,7 @@ func TestStrangersOfOneAddress(t *testing.T) {
 // Strangers who hold every connection there may be keep nobody out, and who is
 // refused is let go.
 func TestStrangersKeepNobodyOut(t *testing.T) {
+	t.Parallel() // it waits
 	site := newAuthSite(t)
 	hold := func(text string) net.Conn {
 		t.Helper()

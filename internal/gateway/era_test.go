@@ -279,6 +279,7 @@ func TestSecondQuestionOfACall(t *testing.T) {
 
 // A server that does not answer to one subscription holds up no other.
 func TestListenIsAcknowledgedBesideAHungServer(t *testing.T) {
+	t.Parallel() // it waits
 	u := newUpstream(t, "up", wire.Version20251125)
 	w := newWorld(t, map[string]patchbay.LocalServer{"up": u}, nil, nil)
 	a := w.connect(t, "http", wire.Version20260728, "up", `{}`)

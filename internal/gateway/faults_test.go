@@ -72,6 +72,7 @@ func TestGarbageAndLargeResults(t *testing.T) {
 // Servers that hang, die, shout or never list are not noticed by clients of
 // another: neither in a list nor in a call.
 func TestBadNeighbours(t *testing.T) {
+	t.Parallel() // it waits
 	bad := map[string]config.Server{
 		"good": scripted(t), "hung": scripted(t, "-start", "hang"), "dead": scripted(t, "-start", "exit"),
 		"noisy": scripted(t, "-start", "noise"), "listless": scripted(t, "-tools", "none"),
