@@ -19,7 +19,7 @@ const nativeProvider = "patchbay"
 
 // Change says what an operation did to which file.
 type Change struct {
-	Action string       `json:"action"` // added, replaced, removed, enabled, disabled, shared, not shared, imported, approved, rejected, accepted, unchanged
+	Action string       `json:"action"` // added, replaced, removed, enabled, disabled, shared, not shared, imported, approved, rejected, accepted, answered, unchanged
 	Name   string       `json:"name"`
 	Scope  config.Scope `json:"scope,omitempty"`
 	File   string       `json:"file,omitempty"` // the file that was changed, or would be

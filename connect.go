@@ -51,6 +51,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		if t.State == config.Pending {
 			// Only what may be used is expanded: before that no variable of the
 			// host may be looked at.
+			t.Inputs, _ = h.opts.Inputs.of(st.entry)
 			c := h.connection(st, env)
 			t.ConnectHash = policy.ConnectHash(h.common.key, st.entry.Dialect, c.Expanded, c.Around)
 		}
@@ -73,7 +74,8 @@ func (h *Host) denied(servers []ServerStatus) map[string]*Rule {
 
 // connection is what decides how a server that may be used is connected.
 func (h *Host) connection(st ServerStatus, env *surroundings) policy.Connection {
-	expanded, _ := config.Expand(st.Server, st.entry.Dialect, h.vars())
+	answers, _ := h.opts.Inputs.of(st.entry)
+	expanded, _ := config.Expand(st.Server, st.entry.Dialect, h.vars().Answered(answers))
 	if expanded.Transport() == config.Stdio && !filepath.IsAbs(expanded.Cwd) {
 		expanded.Cwd = filepath.Join(h.workingDir(st.entry), expanded.Cwd)
 	}
@@ -130,18 +132,35 @@ const (
 // inProcessEntries declares the servers of the embedding program. They come
 // before any file: the program knows what it brings.
 func (h *Host) inProcessEntries() []config.Entry {
-	servers := map[string]config.Server{}
-	for name := range h.opts.InProcess {
-		servers[name] = config.Server{Type: config.InProcess}
+	var entries []config.Entry
+	for _, name := range slices.Sorted(maps.Keys(h.opts.InProcess)) {
+		entries = append(entries, config.Entry{
+			Name: name, Server: config.Server{Type: config.InProcess},
+			Origin: config.Origin{Provider: inProcessProvider, Product: "This program", Priority: 120, Scope: config.ScopeUser},
+		})
 	}
-	return programEntries(servers, config.Entry{Origin: config.Origin{Provider: inProcessProvider, Product: "This program", Priority: 120, Scope: config.ScopeUser}})
+	return entries
 }
 
 // Apply sets the servers that the program itself adds to those of the files, in
 // place of those it set before. A server that stays as it was keeps its
-// connection. One that is invalid is there as failed, with its problems, and does
-// not harm the others; with FailOnInvalid it is an error, and none is set.
+// connection. If one is invalid none is set.
 func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) error {
+	var bad []config.Problem
+	for name, s := range servers {
+		if err := config.CheckName(name); err != nil {
+			bad = append(bad, config.Problem{Severity: config.SeverityError, Message: err.Error()})
+		}
+		for _, p := range config.Validate(name, s, config.Lenient) {
+			if p.Severity == config.SeverityError {
+				bad = append(bad, p)
+			}
+		}
+	}
+	if len(bad) > 0 {
+		invalid := &config.InvalidError{Problems: bad}
+		return &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
+	}
 	ctx, end := h.change(ctx)
 	defer end()
 	before := h.applied
@@ -155,29 +174,12 @@ func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) erro
 
 // appliedEntries declares what Apply was given.
 func (h *Host) appliedEntries() []config.Entry {
-	return programEntries(h.applied, config.Entry{
-		Dialect: config.DialectPatchbay,
-		Origin:  config.Origin{Provider: programProvider, Product: "This program", Priority: 115, Scope: config.ScopeUser},
-	})
-}
-
-// programEntries makes entries like one of servers that the program names, with
-// all that is wrong with each.
-func programEntries(servers map[string]config.Server, like config.Entry) []config.Entry {
-	titles := slices.Sorted(maps.Keys(servers))
-	names := discover.Identifiers(titles) // under which what has a bad name can be shown
 	var entries []config.Entry
-	for _, title := range titles {
-		e := like
-		e.Name, e.Server = names[title], servers[title]
-		if e.Name != title {
-			e.Title = title
-		}
-		if err := config.CheckName(title); err != nil {
-			e.Problems = append(e.Problems, config.Problem{Severity: config.SeverityError, Message: err.Error()})
-		}
-		e.Problems = append(e.Problems, config.Validate(title, e.Server, config.Lenient)...)
-		entries = append(entries, e)
+	for _, name := range slices.Sorted(maps.Keys(h.applied)) {
+		entries = append(entries, config.Entry{
+			Name: name, Server: h.applied[name], Dialect: config.DialectPatchbay,
+			Origin: config.Origin{Provider: programProvider, Product: "This program", Priority: 115, Scope: config.ScopeUser},
+		})
 	}
 	return entries
 }
@@ -189,25 +191,37 @@ func (h *Host) connected(name string, p conn.Profile) (*conn.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case h.life.Err() != nil:
+	if h.life.Err() != nil {
 		return nil, errorf(KindDenied, "The host is closed.")
-	case st.Skip != "":
-		return nil, errorf(KindDenied, "Server %q cannot be connected: %s", st.Name, st.Skip)
-	case st.State == config.Disabled && st.Reason == notAllowed:
-		return nil, errorf(KindDenied, "Server %q is %s.", st.Name, notAllowed)
-	case st.State == config.Disabled:
-		return nil, errorf(KindDenied, "Server %q is disabled. Run patchbay enable %s first.", st.Name, st.Name)
-	case st.State == config.NeedsApproval:
-		return nil, errorf(KindDenied, "Server %q needs approval. Run patchbay approve %s first.", st.Name, st.Name)
-	case !st.entry.Valid():
-		return nil, &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid: %s", st.Name, st.Reason), Problems: st.Problems}
+	}
+	if err := st.refusal(); err != nil {
+		return nil, err
 	}
 	sv, ok := h.manager.Server(st.Name, p)
 	if !ok {
 		return nil, errorf(KindNotFound, "Server %q is not there any more.", st.Name)
 	}
 	return sv, nil
+}
+
+// refusal says why nobody can use a declaration, as far as that is known without a
+// connection; nil if it may be used.
+func (st *ServerStatus) refusal() error {
+	switch {
+	case st.Skip != "":
+		return errorf(KindDenied, "Server %q cannot be connected: %s", st.Name, st.Skip)
+	case st.State == config.Disabled && st.Reason == notAllowed:
+		return errorf(KindDenied, "Server %q is %s.", st.Name, notAllowed)
+	case st.State == config.Disabled:
+		return errorf(KindDenied, "Server %q is disabled. Run patchbay enable %s first.", st.Name, st.Name)
+	case st.State == config.NeedsApproval:
+		return errorf(KindDenied, "Server %q needs approval. Run patchbay approve %s first.", st.Name, st.Name)
+	case !st.entry.Valid():
+		return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid: %s", st.Name, st.Reason), Problems: st.Problems}
+	case st.NeedsInput():
+		return inputError(st)
+	}
+	return nil
 }
 
 // Reconnect drops a server's connection and makes a new one, and waits for it.

@@ -15,6 +15,7 @@ const (
 	KindDenied          Kind = "denied"           // not approved, or forbidden by a rule
 	KindToolNotFound    Kind = "tool_not_found"   // no tool of that name
 	KindAuthUnavailable Kind = "auth_unavailable" // a login is needed first
+	KindNeedsInput      Kind = "needs_input"      // somebody has to be asked first: GiveInputs
 	KindTransport       Kind = "transport_error"  // the server cannot be reached
 	KindTimeout         Kind = "timeout"          // it took too long
 	KindServer          Kind = "server_error"     // the server answered with an error

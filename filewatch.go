@@ -54,7 +54,7 @@ func (h *Host) followFiles(w *fileWatch, last discover.Survey) {
 			continue
 		}
 		last, soon = now, quiet // settings may say of other files that they count
-		if err := h.readAgain(h.life); err != nil && h.life.Err() == nil {
+		if err := h.Reload(h.life); err != nil && h.life.Err() == nil {
 			h.opts.Logger.Warn("configuration not read again", "error", err)
 		}
 	}

@@ -116,6 +116,10 @@ type Options struct {
 	// none.
 	Beside *Host
 
+	// Inputs are the answers to what entries ask a person for. nil means those of
+	// Beside, or none yet: GiveInputs adds some.
+	Inputs *Inputs
+
 	Version string           // of the embedding program, as servers are told; empty means unknown
 	Logger  *slog.Logger     // nil discards
 	Now     func() time.Time // nil means time.Now
@@ -232,8 +236,9 @@ func (h *Host) start(ctx context.Context) error {
 	}
 	err := h.startConnections()
 	looking.Wait()
+	h.opts.Inputs.tell(h, true)
 	if err == nil {
-		err = h.readAgain(ctx)
+		err = h.Reload(ctx)
 	}
 	if err == nil && h.opts.WatchFiles {
 		h.followers.Go(func() { h.followFiles(newFileWatch(h.opts.Logger), before) })
@@ -284,6 +289,7 @@ func (h *Host) Close() error {
 	h.closed = true
 	h.sessionsMu.Unlock()
 	h.stop()
+	h.opts.Inputs.tell(h, false)
 	h.followers.Wait()
 	h.savePins()
 	var err error
@@ -327,6 +333,12 @@ func (o Options) withDefaults() (Options, error) {
 		if o.Environ == nil {
 			o.Environ = with.Environ
 		}
+		if o.Inputs == nil {
+			o.Inputs = with.Inputs
+		}
+	}
+	if o.Inputs == nil {
+		o.Inputs = &Inputs{}
 	}
 	if o.Dir == "" {
 		if o.Dir, err = os.Getwd(); err != nil {

@@ -70,6 +70,7 @@ type ServerStatus struct {
 
 	Variables []string         `json:"variables,omitempty"` // host variables it refers to
 	Unset     []string         `json:"unset,omitempty"`     // those it needs that are not set
+	Inputs    []InputStatus    `json:"inputs,omitempty"`    // what its user is asked for
 	Executes  []string         `json:"executes,omitempty"`  // commands that would run to obtain a value, masked
 	Problems  []config.Problem `json:"problems,omitempty"`
 
@@ -216,19 +217,8 @@ func (s Snapshot) find(name string) (ServerStatus, error) {
 
 // Reload reads all configuration again. If a file that was good before cannot
 // be read now, what it said goes on and the snapshot has the problem;
-// FailOnInvalid makes that an error. What commands of entries print is obtained
-// anew for the next connection, and servers that have failed or want credentials
-// are tried again.
+// FailOnInvalid makes that an error.
 func (h *Host) Reload(ctx context.Context) error {
-	err := h.readAgain(ctx)
-	if err == nil {
-		h.manager.Renew()
-	}
-	return err
-}
-
-// readAgain reads all configuration again because it may have changed.
-func (h *Host) readAgain(ctx context.Context) error {
 	ctx, end := h.change(ctx)
 	defer end()
 	return h.reload(ctx)
@@ -374,6 +364,7 @@ func (h *Host) status(m config.Merged, l hashedLaunch) ServerStatus {
 	}
 	s.Variables = config.References(e.Server, e.Dialect)
 	s.Unset = config.Unset(e.Server, e.Dialect, h.vars())
+	h.needInput(&s)
 	return s
 }
 

@@ -103,6 +103,9 @@ type Entry struct {
 	// the server's own command: `!command` values, header helpers. They run
 	// only for an entry that is trusted.
 	Executes []string `json:"executes,omitempty"`
+
+	// Inputs are what the user has to be asked for before the entry can be used.
+	Inputs []Input `json:"inputs,omitempty"`
 }
 
 // Enabled reports whether the entry's own source wants it on.

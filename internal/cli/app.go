@@ -75,7 +75,7 @@ func (a *app) rootCommand() *cobra.Command {
 			a.toolsCommand(), a.callCommand(), a.doctorCommand(),
 		}},
 		{"See", []*cobra.Command{a.statusCommand(), a.getCommand(), a.whyCommand(), a.logsCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand()}},
-		{"Change", []*cobra.Command{a.addJSONCommand(), a.importCommand(), a.enableCommand(), a.disableCommand(), a.shareCommand(), a.removeCommand()}},
+		{"Change", []*cobra.Command{a.addJSONCommand(), a.importCommand(), a.inputsCommand(), a.enableCommand(), a.disableCommand(), a.shareCommand(), a.removeCommand()}},
 		{"Allow", []*cobra.Command{a.rejectCommand(), a.resetCommand()}},
 		{"Operate", []*cobra.Command{a.daemonCommand(), a.tokenCommand(), a.uninstallCommand(), a.reconnectCommand(), a.reloadCommand(), a.versionCommand(), help}},
 	}
@@ -295,6 +295,12 @@ type typedAnswer struct {
 // ask prints a question on standard error and reads one line. The end of the
 // input counts as an empty answer.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
+	line, err := a.askLine(ctx, question)
+	return strings.TrimSpace(line), err
+}
+
+// askLine is ask for a line as it is, without its end.
+func (a *app) askLine(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(a.env.Stderr, question)
 	// Nothing ends a read from a terminal but a line. Who does not wait for one
 	// leaves the reading to the next question, or to the end of the process.
@@ -313,11 +319,28 @@ func (a *app) ask(ctx context.Context, question string) (string, error) {
 			fmt.Fprintln(a.env.Stderr)
 			a.ended, got.err = true, nil
 		}
-		return strings.TrimSpace(got.line), got.err
+		return strings.TrimRight(got.line, "\r\n"), got.err
 	case <-ctx.Done():
 		fmt.Fprintln(a.env.Stderr)
 		return "", errInterrupted
 	}
+}
+
+// askHidden is ask for what must not be seen.
+func (a *app) askHidden(ctx context.Context, question string) (string, error) {
+	if a.env.HideInput == nil {
+		return "", errors.New("there is no terminal to type it on")
+	}
+	restore, err := a.env.HideInput() // before anybody is asked to type
+	if err != nil {
+		return "", err
+	}
+	defer restore()
+	line, err := a.askLine(ctx, question)
+	if err == nil && !a.ended {
+		fmt.Fprintln(a.env.Stderr) // the one that was typed does not show either
+	}
+	return line, err
 }
 
 var errInterrupted = errors.New("interrupted")

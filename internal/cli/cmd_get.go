@@ -107,6 +107,13 @@ func (p *printer) server(s patchbay.ServerStatus, all []patchbay.ServerStatus) {
 	field("Same as", strings.Join(s.SameAs, ", "))
 	field("Variables", strings.Join(s.Variables, ", "))
 	field("Not set", strings.Join(s.Unset, ", "))
+	for _, in := range s.Inputs {
+		given := " (given)"
+		if !in.Given {
+			given = " (not given)"
+		}
+		field("Input", in.ID+given+note(in.Description))
+	}
 	for _, e := range s.Executes {
 		field("Executes", e)
 	}

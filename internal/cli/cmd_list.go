@@ -29,8 +29,8 @@ always in --json.
 
 With --exit-code the exit code says how the servers stand, or stood when they
 were last tried: the first that applies of 6 one cannot be reached, 124 one did
-not answer in time, 1 an entry is invalid, 4 one needs authentication, 5 one
-needs approval. Servers that are switched off do not count.`,
+not answer in time, 1 an entry is invalid, 4 one needs authentication or input,
+5 one needs approval. Servers that are switched off do not count.`,
 		Example: `  patchbay list
   patchbay list --sources      product, scope, file and line of each
   patchbay list --json         for scripts
@@ -89,6 +89,8 @@ func health(servers []patchbay.ServerStatus) error {
 		}
 		switch {
 		case !s.InForce || s.Skip != "":
+		case s.NeedsInput():
+			found[patchbay.KindNeedsInput] = s.Name
 		case state == config.Failed && invalid(s):
 			found[patchbay.KindConfigInvalid] = s.Name
 		case state == config.Failed:
@@ -102,7 +104,7 @@ func health(servers []patchbay.ServerStatus) error {
 		}
 	}
 	for _, kind := range []patchbay.Kind{
-		patchbay.KindTransport, patchbay.KindTimeout, patchbay.KindConfigInvalid, patchbay.KindAuthUnavailable, patchbay.KindDenied,
+		patchbay.KindTransport, patchbay.KindTimeout, patchbay.KindConfigInvalid, patchbay.KindAuthUnavailable, patchbay.KindNeedsInput, patchbay.KindDenied,
 	} {
 		if name, ok := found[kind]; ok {
 			return reported(&patchbay.Error{Kind: kind, Message: name})

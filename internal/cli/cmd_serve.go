@@ -139,6 +139,8 @@ type serving struct {
 
 	mu       sync.Mutex
 	gateways map[*patchbay.Host]*gateway.Gateway
+
+	inputs patchbay.Inputs // of all views
 }
 
 func (a *app) newServing(f serveFlags, log *slog.Logger) (*serving, error) {
@@ -172,6 +174,7 @@ func (s *serving) open(ctx context.Context, c control.Caller, beside *patchbay.H
 	opts := patchbay.Options{
 		Dir: c.Dir, Home: env.Home, Environ: c.Environ, Now: env.Now,
 		Files: s.app.mcpConfig, StrictConfig: s.app.strictMCPConfig, FailOnInvalid: s.app.failOnInvalid,
+		Inputs:     &s.inputs, // for as long as this process lives
 		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
 		UI:     control.UI(false), // agents answer for themselves
 		Beside: beside,            // what is connected the same way is connected once
@@ -424,6 +427,9 @@ func needOf(st patchbay.ServerStatus) (string, bool) {
 	case config.NeedsAuth:
 		return name + " needs authentication: patchbay test " + name + " shows what it asks for", true
 	case config.Failed:
+		if st.NeedsInput() {
+			return name + " " + st.Reason, true
+		}
 		return name + " failed: " + strings.TrimSuffix(st.Reason, ".") + "; see patchbay test " + name, true
 	}
 	if st.Pins != nil { // before what a server can bring about to hide it

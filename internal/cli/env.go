@@ -42,6 +42,10 @@ type Env struct {
 	// program; empty means that servers are not guarded.
 	Guard []string
 
+	// HideInput has the terminal not show what is typed until restore is called; nil
+	// means that there is no terminal.
+	HideInput func() (restore func(), err error)
+
 	Interactive bool // both standard input and standard error are a terminal
 	Colorful    bool // standard output is a terminal
 	Width       int  // columns of that terminal; 0 means unknown
@@ -73,6 +77,7 @@ func Process() Env {
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Home: home, Now: time.Now,
 		Executable: self, Started: os.Args[0], Handle: handle, Guard: guard,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		HideInput:   func() (func(), error) { return hideInput(int(os.Stdin.Fd())) },
 		Interactive: isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		Colorful:    isTerminal(os.Stdout),
 		Width:       columns(os.Stdout), ErrWidth: columns(os.Stderr),

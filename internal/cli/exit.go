@@ -14,7 +14,7 @@ const (
 	exitError       = 1
 	exitUsage       = 2
 	exitNotFound    = 3   // server, tool, resource, prompt
-	exitAuth        = 4   // authentication required
+	exitAuth        = 4   // authentication or input required
 	exitDenied      = 5   // denied, or pending approval
 	exitUnreachable = 6   // the server cannot be reached
 	exitToolError   = 7   // the tool itself returned an error
@@ -33,7 +33,7 @@ func exitCode(err error) int {
 		switch e.Kind {
 		case patchbay.KindNotFound, patchbay.KindToolNotFound:
 			return exitNotFound
-		case patchbay.KindAuthUnavailable:
+		case patchbay.KindAuthUnavailable, patchbay.KindNeedsInput:
 			return exitAuth
 		case patchbay.KindDenied:
 			return exitDenied

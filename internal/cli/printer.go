@@ -226,7 +226,7 @@ func (p *printer) change(c patchbay.Change) {
 	} else {
 		p.line("%s %q (%s scope)%s", verb, c.Name, string(c.Scope), note(c.Note))
 	}
-	if c.Action != "unchanged" && !c.DryRun {
+	if c.File != "" && c.Action != "unchanged" && !c.DryRun {
 		p.line("File modified: %s", p.path(c.File))
 	}
 }

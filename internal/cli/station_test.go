@@ -126,12 +126,18 @@ func (s *station) run(args ...string) (stdout, stderr string) {
 // serve starts a daemon and returns when it serves.
 func (s *station) serve() *exec.Cmd {
 	s.t.Helper()
-	cmd := s.command("serve", "--http", "127.0.0.1:0")
+	return s.serveAloud(io.Discard, &failing{t: s.t})
+}
+
+// serveAloud is serve with somewhere to write to, and flags.
+func (s *station) serveAloud(stdout, stderr io.Writer, flags ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd := s.command(append([]string{"serve", "--http", "127.0.0.1:0"}, flags...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd.Stderr = &failing{t: s.t}
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -139,10 +145,11 @@ func (s *station) serve() *exec.Cmd {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have been killed
 		_ = cmd.Wait()
 	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.HasPrefix(line, "Serving ") {
+	printed := bufio.NewReader(out)
+	if line, err := printed.ReadString('\n'); !strings.HasPrefix(line, "Serving ") {
 		s.t.Fatalf("the daemon printed %q, %v", line, err)
 	}
-	go io.Copy(io.Discard, out)
+	go io.Copy(stdout, printed)
 	return cmd
 }
 

@@ -30,6 +30,8 @@ type link struct {
 	local   *localServer // in this process; nil if it is not
 	headers *headers     // of HTTP; nil otherwise
 
+	answers []string // of a person, which nobody gets to see but the server
+
 	preferLegacy bool // of the eras that the server may serve
 
 	strayed atomic.Bool // the server printed text among its messages

@@ -57,7 +57,7 @@ func (s *line) call(ctx context.Context, c wire.Call, accept func(*Catalog) erro
 			}
 			s.recallMissing(f)
 			s.condemn(l, f)
-			return nil, &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: f.err}
+			return nil, &CallError{Server: s.name, Method: c.Method, Kind: KindAuth, RetrySafe: true, Err: l.redactor().cleanError(f.err)}
 		}
 		o := s.outcome(ctx, l, c, err)
 		if !o.again || !c.Repeats.Again(wire.SignEnded) || !sleep(ctx, o.pause) {
@@ -98,7 +98,7 @@ func (s *line) outcome(ctx context.Context, l *link, c wire.Call, err error) out
 	case ctx.Err() != nil && !answered:
 		return outcome{err: context.Cause(ctx)}
 	case f.needsScope: // for this request; others are not affected
-		return outcome{err: &CallError{Server: s.name, Method: c.Method, Kind: f.kind, RetrySafe: true, Err: f.err}}
+		return outcome{err: &CallError{Server: s.name, Method: c.Method, Kind: f.kind, RetrySafe: true, Err: l.redactor().cleanError(f.err)}}
 	case answered && (f.permanent || !wire.SafeToRepeat(c.Method) || !comeBackLater(err)):
 		return outcome{err: answer}
 	case errors.Is(err, wire.ErrClosed):
@@ -108,7 +108,7 @@ func (s *line) outcome(ctx context.Context, l *link, c wire.Call, err error) out
 	}
 	notTaken := wasRefused(err) || comeBackLater(err) || errors.Is(err, wire.ErrNotSent) || errors.Is(err, wire.ErrOverloaded)
 	o := outcome{err: &CallError{
-		Server: s.name, Method: c.Method, Kind: f.kind, Err: f.err,
+		Server: s.name, Method: c.Method, Kind: f.kind, Err: l.redactor().cleanError(f.err),
 		RetrySafe: notTaken || wire.SafeToRepeat(c.Method) || s.saysRepeatable(c),
 	}}
 	switch {

@@ -37,8 +37,9 @@ func (s *line) dial(ctx context.Context, m *Manager, t Target) (*link, error) {
 		ctx, stop = s.dialWithin(ctx, limit)
 		defer stop()
 	}
+	answers := hiddenAnswers(t.Inputs)
 	l := newLink()
-	l.preferLegacy = s.profile.Legacy
+	l.preferLegacy, l.answers = s.profile.Legacy, answers
 	switch {
 	case t.Local != nil:
 		return l, s.dialLocal(ctx, m, t, l)
@@ -48,6 +49,7 @@ func (s *line) dial(ctx context.Context, m *Manager, t Target) (*link, error) {
 			// It may have died of the question, which is nothing it will be asked again.
 			l.close()
 			l = newLink()
+			l.answers = answers
 			err = s.dialChild(ctx, m, t, l)
 		}
 		return l, err

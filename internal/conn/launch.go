@@ -18,7 +18,7 @@ import (
 // resolve turns the entry of a target into what is really started or contacted:
 // placeholders expanded, secrets obtained.
 func (s *line) resolve(ctx context.Context, m *Manager, t Target) (config.Server, error) {
-	server, problems := config.Expand(t.Entry.Server, t.Entry.Dialect, m.opts.Vars)
+	server, problems := config.Expand(t.Entry.Server, t.Entry.Dialect, m.opts.Vars.Answered(t.Inputs))
 	if err := s.report(problems); err != nil {
 		return server, err
 	}

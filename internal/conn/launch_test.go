@@ -15,7 +15,7 @@ func TestRedactor(t *testing.T) {
 			"DATA": config.NewSecret("/srv/data"), "KEY_FILE": config.NewSecret("/srv/key"),
 		},
 	}
-	r := newRedactor(written, resolved, []string{"GITHUB_TOKEN=inherited-token", "EDITOR=emacs-nox", "TOKEN_FILE=/srv/token"})
+	r := newRedactor(nil, written, resolved, []string{"GITHUB_TOKEN=inherited-token", "EDITOR=emacs-nox", "TOKEN_FILE=/srv/token"})
 	for text, want := range map[string]string{
 		"abcdefghij and abcdef":            "[redacted] and [redacted]",
 		"inherited-token of emacs-nox":     "[redacted] of emacs-nox",

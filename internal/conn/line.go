@@ -440,12 +440,13 @@ func (s *line) settle(l *link, err error) {
 	next := config.Failed
 	if f.needsAuth || f.needsScope {
 		next, s.retry.next = config.NeedsAuth, time.Time{}
-		s.retry.earliest = later(s.retry.earliest, now.Add(authPause))
 	}
+	redact, clean := l.redactor(), *f // callers may be reading it
+	clean.err = redact.cleanError(f.err)
+	f = &clean
 	s.log.Info("connection ended", "state", next, "error", f.err, "next", s.retry.next)
-	redact := l.redactor()
 	s.update(func(st *state) {
-		st.State, st.Reason, st.Stderr = next, redact.clean(f.Error()), f.stderr
+		st.State, st.Reason, st.Stderr = next, f.Error(), f.stderr
 		st.Attempt, st.NextRetry = s.retry.failures, s.retry.next
 		st.Challenge, st.Opening = redact.cleanChallenge(f.challenge), nil
 		st.link, st.failure = nil, f
@@ -466,7 +467,7 @@ func (s *line) wait(ctx context.Context) error {
 		case s.state.State == config.Pending:
 			done = s.dormant && !s.wanted && !s.unlisted
 			s.hasten()
-		case s.state.State == config.Failed || s.state.State == config.NeedsAuth:
+		case s.state.State == config.Failed:
 			done, err = true, s.state.failure
 		}
 		changed := s.state.changed
@@ -498,7 +499,6 @@ func (s *line) reconnect(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.unreachable(err)
 	}
-	s.forgetValues()
 	s.beginAnew(errReplaced)
 	s.mu.Unlock()
 	s.up.changed()
@@ -509,22 +509,6 @@ func (s *line) reconnect(ctx context.Context) error {
 	s.release(l)
 	return s.wait(ctx)
 }
-
-// renew has what commands print obtained anew by the next dial. If the server has
-// failed or wants credentials, that is now, and it reports true.
-func (s *line) renew() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forgetValues()
-	if s.target.off() || s.state.State != config.Failed && s.state.State != config.NeedsAuth {
-		return false
-	}
-	s.beginAnew(errReplaced)
-	return true
-}
-
-// forgetValues has the commands of the entry run again; s.mu is held.
-func (s *line) forgetValues() { s.owner.resolver.Forget(s.target.Entry, time.Now()) }
 
 // client is Server.Client.
 func (s *line) client(ctx context.Context) (*wire.Client, error) {
@@ -612,7 +596,7 @@ func (s *line) refusal() error {
 		return &failure{kind: KindDenied, err: errGone}
 	case s.target.off():
 		return s.offError()
-	case s.state.State == config.NeedsAuth && time.Now().Before(s.retry.earliest):
+	case s.state.State == config.NeedsAuth:
 		return s.state.failure
 	}
 	return nil

@@ -117,6 +117,8 @@ type Target struct {
 	// A connection is kept as long as it does not change.
 	ConnectHash string
 
+	Inputs map[string]config.Answer // to what the entry asks a person for
+
 	Dir           string // where a child runs whose entry does not say so; empty means Vars.WorkspaceRoot
 	CatalogKey    string // a hash of the launch spec, under which the catalog is kept; empty means it is not
 	AllowCommands bool   // commands of the entry that obtain values may run
@@ -268,21 +270,6 @@ func (m *Manager) Apply(want map[string]Target) {
 			m.join(name, want[name], before[name])
 		}
 		m.pool.news[m] = true
-	}
-}
-
-// Renew has what commands of entries print obtained anew by whoever is connected
-// next, and connects what has failed or wants credentials once more. Connections
-// that stand keep what they have.
-func (m *Manager) Renew() {
-	m.pool.mu.Lock()
-	defer m.pool.unlock()
-	for _, s := range m.seats {
-		for _, l := range s.up.lines {
-			if l.renew() {
-				m.pool.news[m] = true
-			}
-		}
 	}
 }
 

@@ -1,10 +1,12 @@
 package conn
 
 import (
+	"encoding/json"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/config"
@@ -20,14 +22,31 @@ func (l *link) redactor() *redactor {
 	case l.process != nil:
 		return l.process.redact
 	case l.headers != nil:
-		return l.headers.redactor()
+		return l.headers.redactor(l.answers)
 	}
-	return redactorOf(nil)
+	return redactorOf(l.answers)
 }
 
-// redactor is one for what the requests of a connection carry.
-func (h *headers) redactor() *redactor {
-	var secrets []string
+// hiddenAnswers are what a person answered, in every form that a message may quote
+// it in. A password is hidden however short it is.
+func hiddenAnswers(answers map[string]config.Answer) (secrets []string) {
+	for _, a := range answers {
+		text := a.Text.Reveal()
+		if text == "" || !a.Password && (len(text) < shortestSecret || filepath.IsAbs(text)) {
+			continue
+		}
+		quoted := strconv.Quote(text)
+		literal, _ := json.Marshal(text) // a string always marshals
+		secrets = append(secrets, text, url.QueryEscape(text), url.PathEscape(text), quoted[1:len(quoted)-1], string(literal[1:len(literal)-1]))
+	}
+	slices.Sort(secrets)
+	return slices.Compact(secrets)
+}
+
+// redactor is one for what the requests of a connection carry, and for texts that
+// are secrets anyway.
+func (h *headers) redactor(secrets []string) *redactor {
+	secrets = slices.Clone(secrets)
 	hide := func(text string) {
 		if len(text) >= shortestSecret {
 			secrets = append(secrets, text)
@@ -72,9 +91,10 @@ var credentialName = regexp.MustCompile(`(?i)token|secret|passw|api_?key|access_
 const shortestSecret = 6
 
 // newRedactor returns one for a child: written is its server as the entry has
-// it, resolved as it was started, with the environment env.
-func newRedactor(written, resolved config.Server, env []string) *redactor {
-	var secrets []string
+// it, resolved as it was started, with the environment env. Texts that are secrets
+// anyway come before.
+func newRedactor(secrets []string, written, resolved config.Server, env []string) *redactor {
+	secrets = slices.Clone(secrets)
 	hide := func(name, text string) {
 		// A path is no secret, and often what a message is about.
 		if len(text) >= shortestSecret && (secretName.MatchString(name) || !filepath.IsAbs(text)) {

@@ -50,7 +50,7 @@ func (s *line) dialChild(ctx context.Context, m *Manager, t Target, l *link) err
 		return &failure{kind: KindTransport, permanent: willNeverStart(err), err: err}
 	}
 	s.took(l, StepStarted)
-	l.process = &process{child, newRedactor(t.Entry.Server, server, env)}
+	l.process = &process{child, newRedactor(l.answers, t.Entry.Server, server, env)}
 	s.mu.Lock()
 	s.child = l.process
 	s.mu.Unlock()

@@ -46,6 +46,7 @@ func Handler(h *patchbay.Host) http.Handler {
 		"POST /v1/server/remove":         remove,
 		"POST /v1/server/enabled":        setEnabled,
 		"POST /v1/server/shared":         setShared,
+		"POST /v1/server/inputs":         giveInputs,
 		"GET /v1/server/approval":        approval,
 		"POST /v1/server/approve":        approve,
 		"POST /v1/server/reject":         reject,
@@ -215,6 +216,19 @@ func setShared(h *patchbay.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return h.SetShared(r.Context(), nameOf(r), on)
+}
+
+// GiveInputs answers what a server asks for.
+func (c *Client) GiveInputs(ctx context.Context, name string, answers map[string]string) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", serverPath("/inputs", name), answers, &ch)
+}
+
+func giveInputs(h *patchbay.Host, r *http.Request) (any, error) {
+	answers, err := decode[map[string]string](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.GiveInputs(r.Context(), nameOf(r), answers)
 }
 
 // SetEnabled switches a server on or off.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -113,6 +114,10 @@ func TestEveryMethod(t *testing.T) {
 	if ch.Action != "shared" {
 		t.Errorf("SetShared: %+v", ch)
 	}
+	if _, err = c.GiveInputs(ctx, "mine", map[string]string{"key": "value"}); err == nil || !strings.Contains(err.Error(), "asks for no input") {
+		t.Errorf("GiveInputs: %v", err)
+	}
+	step("GiveInputs", nil)
 	ch, err = c.SetEnabled(ctx, "mine", false)
 	step("SetEnabled", err)
 	if ch.Action != "disabled" {

@@ -36,6 +36,12 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 		}
 	}
 	b.WriteString(strings.ReplaceAll(`
+## What VS Code asks for
+
+Where an entry of VS Code says @${input:id}@, VS Code asks its user and keeps the answer. Here such a server is @failed@, with the reason @needs input@, until somebody has run @patchbay inputs <server>@ on a terminal, once: @promptString@ is asked with its description and default, without an echo
+if it is a @password@, and @pickString@ with its options. The daemon keeps the answers in its memory until it ends, for that entry of that file, and asks again if the input is defined otherwise; so it has to run first (agents start it, and @patchbay daemon start@), and @--no-daemon@ has none. Answers are in no file, no
+output and no log. An input of the type @command@ is the result of a command of VS Code, which only VS Code can run: the entry says so.
+
 ## What servers inherit
 
 What a program gets of the environment besides the variables that its entry sets. A *list* is some names and nothing else; Patchbay's own has what any program needs: @PATH@, @HOME@, the language, proxies, certificates (@SSL_CERT_FILE@,
