@@ -172,6 +172,14 @@ func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) erro
 	return err
 }
 
+// SetServed sets the URLs that Options.Served was for, in place of those.
+func (h *Host) SetServed(ctx context.Context, urls []string) error {
+	ctx, end := h.change(ctx)
+	defer end()
+	h.served = slices.Clone(urls)
+	return h.reload(ctx)
+}
+
 // appliedEntries declares what Apply was given.
 func (h *Host) appliedEntries() []config.Entry {
 	var entries []config.Entry

@@ -147,6 +147,7 @@ type Host struct {
 	// nobody waits for them but other changes.
 	changing sync.Mutex
 	applied  map[string]config.Server
+	served   []string                // see Options.Served
 	reading  atomic.Pointer[reading] // replaced with changing held
 	hooked   atomic.Pointer[Hooks]   // of the reading and the program; replaced with it
 	serving  config.Gateway          // as it was when the host was opened
@@ -206,6 +207,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 		opts:     opts,
 		places:   pl,
 		common:   shared,
+		served:   opts.Served,
 		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,

@@ -140,7 +140,7 @@ func (h *Host) notServed(now config.Gateway) (problems []config.Problem) {
 		h.serving = now
 	}
 	was := h.serving
-	if len(h.opts.Served) > 0 {
+	if len(h.served) > 0 {
 		now.Listen = was.Listen
 	}
 	for _, member := range []struct {

@@ -228,7 +228,7 @@ func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
-	scan.Endpoints = append([]string{settings.user.Gateway.Endpoint()}, h.opts.Served...)
+	scan.Endpoints = append([]string{settings.user.Gateway.Endpoint()}, h.served...)
 	var damaged []config.Problem
 	var pins sync.WaitGroup
 	pins.Go(func() { damaged = h.readPins() }) // there may be many

@@ -163,34 +163,37 @@ func (a *app) startDaemon(ctx context.Context) error {
 	if a.alone() {
 		return &patchbay.Error{Kind: patchbay.KindConfigInvalid, Message: "No daemon is used here.", Hint: "Leave out --no-daemon and its like, and \"daemon\": false in \"gateway\" of settings.json."}
 	}
-	socket, self, err := a.daemonPlace()
-	if err != nil {
-		return err
-	}
-	self.Version = a.build()
-	starter := a.starter(socket, self)
-	started := false
-	var c *control.Client
-	err = starter.Reach(ctx, func() (err error) {
-		c, err = control.Dial(ctx, socket, a.caller(), self)
-		started = started || errors.Is(err, control.ErrNoDaemon)
-		return err
-	})
-	if _, ok := errors.AsType[*control.StartError](err); err != nil && !ok {
-		return cannotUse(err)
-	}
+	c, started, err := a.reachDaemon(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	d, _ := c.Daemon()
-	return a.print(daemonReport{PID: d.PID, Version: d.Version, Started: started, Log: starter.Log}, func(p *printer) {
+	return a.print(daemonReport{PID: d.PID, Version: d.Version, Started: started, Log: a.starter("", d).Log}, func(p *printer) {
 		if started {
 			p.line("Started the daemon (process %d). It ends ten minutes after its last client.", d.PID)
 		} else {
 			p.line("The daemon is running (process %d).", d.PID)
 		}
 	})
+}
+
+// reachDaemon returns a client of the daemon, which is started if none runs.
+func (a *app) reachDaemon(ctx context.Context) (c *control.Client, started bool, err error) {
+	socket, self, err := a.daemonPlace()
+	if err != nil {
+		return nil, false, err
+	}
+	self.Version = a.build()
+	err = a.starter(socket, self).Reach(ctx, func() (err error) {
+		c, err = control.Dial(ctx, socket, a.caller(), self)
+		started = started || errors.Is(err, control.ErrNoDaemon)
+		return err
+	})
+	if _, ok := errors.AsType[*control.StartError](err); err != nil && !ok {
+		err = cannotUse(err)
+	}
+	return c, started, err
 }
 
 func cannotUse(err error) error {
@@ -265,6 +268,9 @@ func (p *printer) daemonStatus(s control.Status, now time.Time) {
 		p.line("No agent is attached.")
 	} else {
 		p.table([]string{"AGENT", "PROCESS", "DIRECTORY", "ENDPOINT", "FOR"}, rows)
+	}
+	for _, l := range s.Listeners {
+		p.line("Serving %s for process %d in %s.", l.URL+"/mcp", l.PID, p.path(l.Dir))
 	}
 	p.line("")
 	if rows = nil; len(s.Servers) == 0 {

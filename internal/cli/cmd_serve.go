@@ -36,6 +36,7 @@ type serveFlags struct {
 	tlsCert, tlsKey              string
 	logLevel, metrics            string
 	memory                       string
+	logs                         bool // what to log was said
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -57,7 +58,10 @@ names one (gateway.oidc).
 
 With --stdio the servers are those of a daemon, which is started if none runs, so
 that all agents share one process for each server: see "patchbay daemon". Over
-HTTP this process is the daemon, if there is none.
+HTTP this process is the daemon, if there is none; else it has the one that runs
+listen for as long as this command runs. --metrics, --memory and --log-level are
+about the process that has the servers: with them, beside a daemon, this one has
+its own.
 
 SIGTERM and Ctrl-C let calls in flight finish, for 10 seconds at most; a second
 one ends at once.`,
@@ -91,12 +95,8 @@ one ends at once.`,
 			if f.stdio {
 				return a.serveStdio(cmd.Context(), f, log)
 			}
-			s, err := a.newServing(f, log)
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			return s.overHTTP(cmd.Context())
+			f.logs = cmd.Flags().Changed("log-level")
+			return a.serveHTTP(cmd.Context(), f, log)
 		},
 	}
 	flags := cmd.Flags()
@@ -132,12 +132,12 @@ type serving struct {
 	books   *observe.Books
 	views   *control.Views
 	reports sync.WaitGroup // what is told a while after the start
-	served  []string       // URLs that are served, if the settings do not say
 
 	metricsURL  string // empty if there are none
 	stopMetrics func()
 
 	mu       sync.Mutex
+	served   []string // URLs that are served, if the settings do not say
 	gateways map[*patchbay.Host]*gateway.Gateway
 
 	inputs patchbay.Inputs // of all views
@@ -170,6 +170,9 @@ func (s *serving) close() {
 // open makes the view of a caller: its servers, and the gateway before them.
 func (s *serving) open(ctx context.Context, c control.Caller, beside *patchbay.Host) (*control.View, error) {
 	env := s.app.env
+	s.mu.Lock()
+	served := slices.Clone(s.served)
+	s.mu.Unlock()
 	own := c.Dir == env.Dir && slices.Equal(c.Environ, env.Environ)
 	opts := patchbay.Options{
 		Dir: c.Dir, Home: env.Home, Environ: c.Environ, Now: env.Now,
@@ -178,7 +181,7 @@ func (s *serving) open(ctx context.Context, c control.Caller, beside *patchbay.H
 		WatchFiles: true, Guard: env.Guard, Version: readBuildFacts().Version, Logger: s.log,
 		UI:     control.UI(false), // agents answer for themselves
 		Beside: beside,            // what is connected the same way is connected once
-		Served: s.served, Serves: !s.flags.stdio && own,
+		Served: served, Serves: !s.flags.stdio && own,
 	}
 	s.books.Attach(&opts)
 	h, err := patchbay.Open(ctx, opts)
@@ -187,11 +190,20 @@ func (s *serving) open(ctx context.Context, c control.Caller, beside *patchbay.H
 	}
 	g := gateway.New(h, gateway.Options{Version: readBuildFacts().Version, Logger: s.log, Memory: s.memory(h.Settings().Gateway)})
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.gateways[h] = g
+	now := slices.Clone(s.served)
+	s.mu.Unlock()
+	if !slices.Equal(now, served) { // while it was being opened
+		if err := h.SetServed(ctx, now); err != nil {
+			s.log.Warn("the servers were not read again", "error", err)
+		}
+	}
 	forget := s.books.Follow(h)
 	needs := func(ctx context.Context) []string { return needsOf(ctx, h) }
-	return &control.View{Host: h, Attach: g.Serve, Check: g.Check, Needs: needs, Drain: g.Shutdown, Close: func() error {
+	listen := func(ctx context.Context, o control.ListenOptions, ready func(string) error) error {
+		return s.listenFor(ctx, h, o, ready)
+	}
+	return &control.View{Host: h, Attach: g.Serve, Listen: listen, Check: g.Check, Needs: needs, Drain: g.Shutdown, Close: func() error {
 		forget()
 		s.mu.Lock()
 		delete(s.gateways, h)
@@ -258,7 +270,13 @@ func (s *serving) overHTTP(ctx context.Context) error {
 		}
 		defer listener.Close()
 	}
-	site, err := s.site(ctx, v.Host, listener, settings)
+	s.mu.Lock()
+	g := s.gateways[v.Host]
+	s.mu.Unlock()
+	if s.flags.noAuth {
+		s.app.sayNoAuth()
+	}
+	site, err := s.site(ctx, v.Host, g, listener, s.flags.noAuth)
 	if err != nil {
 		return err
 	}
@@ -266,7 +284,11 @@ func (s *serving) overHTTP(ctx context.Context) error {
 		return err
 	}
 	wait := s.becomeDaemon(ctx, listener.URL)
-	s.reports.Go(func() { s.greet(ctx, v.Host, listener.URL) })
+	s.reports.Go(func() {
+		client := control.InProcess(v.Host)
+		defer client.Close()
+		s.app.greet(ctx, client, greeting{url: listener.URL, metrics: s.metricsURL, auth: !s.flags.noAuth})
+	})
 	err = site.Serve(ctx, listener)
 	return errors.Join(err, wait())
 }
@@ -277,21 +299,31 @@ func (s *serving) listen(ctx context.Context, address string) (*gateway.Listener
 		CertFile: s.flags.tlsCert, KeyFile: s.flags.tlsKey,
 		Insecure: s.flags.insecureBind, NoAuth: s.flags.noAuth,
 	})
-	if err == nil || kindOf(err) != patchbay.KindTransport || !s.app.servedAlready(ctx, address) {
-		return l, err
+	return l, s.app.whoServes(ctx, address, err)
+}
+
+// whoServes says so if the reason why an address cannot be listened on is that a
+// Patchbay does.
+func (a *app) whoServes(ctx context.Context, address string, err error) error {
+	if err == nil || kindOf(err) != patchbay.KindTransport || !a.servedAlready(ctx, address) {
+		return err
 	}
 	e := &patchbay.Error{
 		Kind: patchbay.KindTransport, Message: fmt.Sprintf("Patchbay serves %s already.", address),
 		Hint: "Agents can use that one, and `patchbay list` shows its servers. For a second one give another address, such as --http 127.0.0.1:0.",
 	}
-	if c, err := s.app.anyDaemon(ctx); err == nil {
+	if c, err := a.anyDaemon(ctx); err == nil {
+		defer c.Close()
 		_, port, _ := net.SplitHostPort(address) // it was listened on
-		if d, _ := c.Daemon(); port != "" && strings.HasSuffix(d.Serving, ":"+port) {
-			e.Message = fmt.Sprintf("Patchbay serves %s already (process %d).", address, d.PID)
+		d, _ := c.Daemon()
+		status, _ := c.Status(ctx) // of another build that has none, it is empty
+		for _, l := range append(status.Listeners, control.Listener{URL: d.Serving, PID: d.PID}) {
+			if port != "" && strings.HasSuffix(l.URL, ":"+port) {
+				e.Message = fmt.Sprintf("Patchbay serves %s already (process %d).", address, l.PID)
+			}
 		}
-		c.Close()
 	}
-	return nil, e
+	return e
 }
 
 // servedAlready reports whether it is a Patchbay that has an address.
@@ -318,19 +350,17 @@ func (s *serving) memory(settings config.Gateway) int64 {
 	return settings.MemoryLimit()
 }
 
-// site puts together who may reach the gateway and under which names.
-func (s *serving) site(ctx context.Context, h *patchbay.Host, l *gateway.Listener, settings config.Gateway) (*gateway.Site, error) {
-	s.mu.Lock()
-	site := &gateway.Site{Gateway: s.gateways[h], Hosts: settings.AllowedHosts, Origins: settings.AllowedOrigins}
-	s.mu.Unlock()
+// site puts together who may reach a gateway and under which names.
+func (s *serving) site(ctx context.Context, h *patchbay.Host, g *gateway.Gateway, l *gateway.Listener, noAuth bool) (*gateway.Site, error) {
+	settings := h.Settings().Gateway
+	site := &gateway.Site{Gateway: g, Hosts: settings.AllowedHosts, Origins: settings.AllowedOrigins}
 	if !l.Loopback && len(site.Hosts) == 0 {
 		site.Hosts = []string{"*"} // every request is authenticated, and who knows what this machine is called
 	}
 	if name, ok := hostOf(settings.URL); ok {
 		site.Hosts = append(slices.Clone(site.Hosts), name)
 	}
-	if s.flags.noAuth {
-		s.app.say("--no-auth: every program on this machine can use your servers")
+	if noAuth {
 		return site, nil
 	}
 	if _, err := h.GatewayToken(ctx); err != nil { // now, not with the first request
@@ -338,6 +368,10 @@ func (s *serving) site(ctx context.Context, h *patchbay.Host, l *gateway.Listene
 	}
 	site.Auth = gateway.NewAuth(gateway.AuthOptions{Token: h.GatewayToken, OIDC: settings.OIDC, URL: cmp.Or(settings.URL, l.URL), Logger: s.log, Now: s.app.env.Now, Getenv: s.app.env.getenv})
 	return site, nil
+}
+
+func (a *app) sayNoAuth() {
+	a.say("--no-auth: every program on this machine can use your servers")
 }
 
 // hostOf returns the host, and port if it has one, of a URL without a path.
@@ -357,7 +391,7 @@ func (s *serving) becomeDaemon(ctx context.Context, url string) (wait func() err
 		socket, err = control.Own(path)
 	}
 	if errors.Is(err, control.ErrOwned) {
-		s.app.say("another patchbay is running; commands and stdio clients use that one's servers, not these")
+		s.app.say("a daemon is running; commands and stdio clients use that one's servers, not these")
 	} else if err != nil {
 		s.app.say("other commands cannot use the servers of this process: %v", err)
 	}
@@ -386,22 +420,27 @@ const (
 	listsFirst = 250 * time.Millisecond
 )
 
-// settled waits until every server has either connected or said why not, within
-// reason, and returns those in force.
-func settled(ctx context.Context, h *patchbay.Host) []patchbay.ServerStatus {
+// settle waits until every server has either connected or said why not, within
+// reason.
+func settle(ctx context.Context, wait func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	select {
 	case <-time.After(listsFirst):
 	case <-ctx.Done():
 	}
-	_ = h.Wait(ctx) // whoever takes longer is shown as connecting
-	return slices.DeleteFunc(h.Servers(), func(st patchbay.ServerStatus) bool { return !st.InForce || st.Skip != "" })
+	_ = wait(ctx) // whoever takes longer is shown as connecting
+}
+
+// offeredOf are the servers in force.
+func offeredOf(servers []patchbay.ServerStatus) []patchbay.ServerStatus {
+	return slices.DeleteFunc(servers, func(st patchbay.ServerStatus) bool { return !st.InForce || st.Skip != "" })
 }
 
 // needsOf returns what a person has to do, once that is known.
 func needsOf(ctx context.Context, h *patchbay.Host) (needs []string) {
-	for _, st := range settled(ctx, h) {
+	settle(ctx, func(ctx context.Context) error { return h.Wait(ctx) })
+	for _, st := range offeredOf(h.Servers()) {
 		if need, ok := needOf(st); ok {
 			needs = append(needs, need)
 		}
@@ -471,38 +510,48 @@ type serveReport struct {
 	Problems []config.Problem        `json:"problems,omitempty"` // of files as a whole
 }
 
+// greeting is what is told when a gateway listens.
+type greeting struct {
+	url     string
+	metrics string // their URL; empty if there are none
+	auth    bool   // clients present the token
+	daemon  int    // the process that listens; 0 for this one
+}
+
 // greet tells what is served, what there is to do, and how to connect agents.
-func (s *serving) greet(ctx context.Context, h *patchbay.Host, url string) {
-	a := s.app
+func (a *app) greet(ctx context.Context, c *control.Client, g greeting) {
 	if a.quiet && !a.json {
 		return
 	}
-	servers := settled(ctx, h)
-	if ctx.Err() != nil {
-		return
+	settle(ctx, c.Wait)
+	snap, err := c.Snapshot(ctx, false)
+	if err != nil {
+		return // whoever was asked has ended, which is told elsewhere
 	}
-	snap := h.Snapshot()
-	wrong := wrongFiles(snap)
+	servers, wrong := offeredOf(snap.Servers), wrongFiles(snap)
 	if a.json {
-		_ = writeJSON(a.env.Stdout, serveReport{url + "/mcp", servers, wrong}) // nobody reads it, then
+		_ = writeJSON(a.env.Stdout, serveReport{g.url + "/mcp", servers, wrong}) // nobody reads it, then
 		return
 	}
 	p := a.printer()
-	p.line("Serving %s (Ctrl-C ends it)", url+"/mcp")
-	if s.metricsURL != "" {
-		p.line("Metrics %s", s.metricsURL)
+	p.line("Serving %s (Ctrl-C ends it)", g.url+"/mcp")
+	if g.daemon > 0 {
+		p.line("The daemon listens (process %d), whose servers all agents share.", g.daemon)
+	}
+	if g.metrics != "" {
+		p.line("Metrics %s", g.metrics)
 	}
 	p.line("")
 	p.offered(servers, snap.Hooks)
 	p.wrong(wrong)
 	self := a.itself()
 	p.line("\nConnect an agent; each gets all of these:")
-	p.connectLines(self, url+"/mcp", !s.flags.noAuth)
+	p.connectLines(self, g.url+"/mcp", g.auth)
 	if self.temporary {
 		p.line("\n%s The HTTP lines work as long as this runs.", installFirst)
 	}
 	_, _ = io.WriteString(a.env.Stdout, p.String()) // nobody reads it, then
-	s.follow(ctx, h, servers, wrong)
+	a.follow(ctx, c, servers, wrong)
 }
 
 // offered lists the servers that clients get to see, and what keeps others from

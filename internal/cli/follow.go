@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
+	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
 // follower prints a line for each server whose state changes while it is served,
@@ -19,8 +20,8 @@ type follower struct {
 }
 
 // follow goes on from what was told of the servers when they were greeted.
-func (s *serving) follow(ctx context.Context, h *patchbay.Host, servers []patchbay.ServerStatus, wrong []config.Problem) {
-	f := follower{app: s.app, told: map[string]string{}, wrong: wrong}
+func (a *app) follow(ctx context.Context, c *control.Client, servers []patchbay.ServerStatus, wrong []config.Problem) {
+	f := follower{app: a, told: map[string]string{}, wrong: wrong}
 	for _, st := range servers {
 		if standing(st) {
 			f.told[st.Name] = lineOf(st)
@@ -28,9 +29,9 @@ func (s *serving) follow(ctx context.Context, h *patchbay.Host, servers []patchb
 			f.told[st.Name] = string(st.State)
 		}
 	}
-	for snap := range h.Watch(ctx) {
-		if ctx.Err() != nil {
-			return
+	for snap, err := range c.Watch(ctx) {
+		if err != nil || ctx.Err() != nil {
+			return // what ended is told elsewhere
 		}
 		f.look(snap)
 	}

@@ -56,6 +56,7 @@ func Handler(h *patchbay.Host) http.Handler {
 		"POST /v1/install":               install,
 		"POST /v1/uninstall":             uninstall,
 		"POST /v1/reload":                reload,
+		"POST /v1/wait":                  wait,
 		"POST /v1/server/connect":        connect,
 		"POST /v1/server/reconnect":      reconnect,
 		"GET /v1/server/logs":            logs,
@@ -309,6 +310,13 @@ func (c *Client) Reload(ctx context.Context) error {
 func reload(h *patchbay.Host, r *http.Request) (any, error) {
 	return none{}, h.Reload(r.Context())
 }
+
+// Wait waits until every server is connected or cannot be.
+func (c *Client) Wait(ctx context.Context) error {
+	return c.call(ctx, "POST", "/v1/wait", nil, &none{})
+}
+
+func wait(h *patchbay.Host, r *http.Request) (any, error) { return none{}, h.Wait(r.Context()) }
 
 // Connect makes sure that a server is connected.
 func (c *Client) Connect(ctx context.Context, name string) error {

@@ -154,6 +154,7 @@ func TestEveryMethod(t *testing.T) {
 		t.Errorf("Reload: seq %d after %d", after.Seq, before.Seq)
 	}
 
+	step("Wait", c.Wait(ctx))
 	step("Connect", c.Connect(ctx, "notes"))
 	step("Reconnect", c.Reconnect(ctx, "notes"))
 	_, err = c.Logs(ctx, "notes")
@@ -220,7 +221,7 @@ func TestEveryMethod(t *testing.T) {
 		t.Error("attached to nothing")
 	}
 	c.Close()
-	for _, method := range []string{"Daemon", "Attach", "Close", "Status", "Stop"} { // see the tests of daemons
+	for _, method := range []string{"Daemon", "Attach", "Close", "Status", "Stop", "Listen"} { // see the tests of daemons
 		called[method] = true
 	}
 

@@ -40,7 +40,7 @@ func (d Daemon) Serve(ctx context.Context, s *Socket) (release func(), err error
 	// Requests outlive ctx: its end is where draining begins.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r := &run{Daemon: d, ctx: ctx, end: end, life: life, clients: map[*attachedClient]bool{}, started: time.Now()}
+	r := &run{Daemon: d, ctx: ctx, end: end, life: life, clients: map[*attachedClient]bool{}, listeners: map[*Listener]bool{}, started: time.Now()}
 	r.idle = newIdle(d.Idle, end)
 	defer r.idle.stop()
 	srv := &http.Server{
@@ -76,9 +76,10 @@ type run struct {
 	started  time.Time
 	attached sync.WaitGroup
 
-	mu      sync.Mutex
-	clients map[*attachedClient]bool
-	waiting []net.Conn // for the end of all this
+	mu        sync.Mutex
+	clients   map[*attachedClient]bool
+	listeners map[*Listener]bool
+	waiting   []net.Conn // for the end of all this
 }
 
 // release lets go of those who wait for the end.
@@ -114,6 +115,11 @@ func (d *run) handler() http.Handler {
 	if d.Metrics != nil {
 		mux.Handle("GET /metrics", d.Metrics)
 	}
+	mux.HandleFunc("POST "+listenPath, func(w http.ResponseWriter, r *http.Request) {
+		d.attached.Add(1)
+		defer d.attached.Done()
+		d.listen(w, r)
+	})
 	mux.HandleFunc("POST /v1/attach", func(w http.ResponseWriter, r *http.Request) {
 		d.attached.Add(1)
 		defer d.attached.Done()

@@ -26,9 +26,10 @@ const (
 // Status is what a daemon does at the moment.
 type Status struct {
 	Identity
-	Started time.Time        `json:"started"`
-	Clients []AttachedClient `json:"clients"` // the longest attached first
-	Servers []ServerProcess  `json:"servers"` // by name
+	Started   time.Time        `json:"started"`
+	Clients   []AttachedClient `json:"clients"`             // the longest attached first
+	Listeners []Listener       `json:"listeners,omitempty"` // over HTTP, for a `serve` each; the oldest first
+	Servers   []ServerProcess  `json:"servers"`             // by name
 }
 
 // ServerProcess is the process of a server, and for whom it runs.
@@ -160,7 +161,11 @@ func (d *run) status(w http.ResponseWriter, _ *http.Request) {
 	s := Status{Identity: d.Identity, Started: d.started, Clients: []AttachedClient{}, Servers: d.Views.processes()}
 	d.mu.Lock()
 	clients := slices.Collect(maps.Keys(d.clients))
+	for l := range d.listeners {
+		s.Listeners = append(s.Listeners, *l)
+	}
 	d.mu.Unlock()
+	slices.SortFunc(s.Listeners, func(a, b Listener) int { return a.Since.Compare(b.Since) })
 	for _, c := range clients {
 		c.mu.Lock()
 		s.Clients = append(s.Clients, c.known)

@@ -26,6 +26,11 @@ type View struct {
 	// see, as in the path of a URL. nil means that nobody can attach.
 	Attach func(ctx context.Context, conn wire.Conn, endpoint string) error
 
+	// Listen serves MCP clients over HTTP until ctx has ended, and then lets calls
+	// in flight finish; ready is told the URL before. nil means that nobody can ask
+	// for it.
+	Listen func(ctx context.Context, o ListenOptions, ready func(url string) error) error
+
 	// Check says why there is no such endpoint; nil means that there is any.
 	Check func(endpoint string) error
 
