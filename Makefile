@@ -26,8 +26,9 @@ cross:
 soak: ## long runs; SOAK is the time for each
 	PATCHBAY_SOAK=$(SOAK) go test -tags soak -race -run '^TestSoak' -timeout 30m ./...
 
-long: ## what takes longer than CI may: attacks on the real binary (Linux), soak and fuzz for a while
+long: ## what takes longer than CI may: attacks on the real binary (Linux), a file that is written all the time, soak and fuzz for a while
 	go test -count=1 -tags long -v -run '^TestLong' -timeout 15m ./internal/mcptest/attacks
+	go run ./bench/host -check -rewrites 1m
 	$(MAKE) soak SOAK=1m
 	$(MAKE) fuzz FUZZTIME=10000x
 

@@ -152,6 +152,10 @@ type Host struct {
 	hooked   atomic.Pointer[Hooks]   // of the reading and the program; replaced with it
 	serving  config.Gateway          // as it was when the host was opened
 
+	looking  sync.Mutex      // one look at the files at a time
+	looked   discover.Survey // the files as they were at the last, guarded by looking
+	lookSoon chan struct{}   // has room for one
+
 	answers  atomic.Pointer[elicitModes] // what can be answered without a session's user; replaced with sessionsMu held
 	declares string                      // the capabilities that connections for no session in particular declare
 	visits   visits
@@ -198,7 +202,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	if err := checkState(pl.state); err != nil {
 		return nil, err
 	}
-	shared := &common{key: []byte(rand.Text()), files: &discover.Cache{}}
+	shared := &common{key: []byte(rand.Text()), files: &discover.Cache{}, watch: newFileWatch(opts.Logger)}
 	if opts.Beside != nil {
 		shared = opts.Beside.common
 	}
@@ -208,6 +212,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 		places:   pl,
 		common:   shared,
 		served:   opts.Served,
+		lookSoon: make(chan struct{}, 1),
 		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
 			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
@@ -231,10 +236,9 @@ func (h *Host) start(ctx context.Context) error {
 	h.answers.Store(&answers)
 	h.declares = string((*Client)(nil).capabilities(answers))
 	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
-	var before discover.Survey
 	var looking sync.WaitGroup
 	if h.opts.WatchFiles { // what changes from now on is noticed
-		looking.Go(func() { before = h.survey() })
+		looking.Go(func() { h.looked = h.survey() })
 	}
 	err := h.startConnections()
 	looking.Wait()
@@ -243,7 +247,7 @@ func (h *Host) start(ctx context.Context) error {
 		err = h.Reload(ctx)
 	}
 	if err == nil && h.opts.WatchFiles {
-		h.followers.Go(func() { h.followFiles(newFileWatch(h.opts.Logger), before) })
+		h.followers.Go(h.followFiles)
 	}
 	return err
 }
@@ -255,8 +259,8 @@ type common struct {
 	// from them.
 	key []byte
 
-	// files is what files say, read once for all of them.
-	files *discover.Cache
+	files *discover.Cache // what files say, read once for all of them
+	watch *fileWatch
 }
 
 // startConnections prepares to connect: with what is needed for that, or as

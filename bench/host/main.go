@@ -7,6 +7,7 @@
 //
 //	go run ./bench/host          # in about ten seconds, from the module's root
 //	go run ./bench/host -check   # the same; fails if a budget is missed
+//	go run ./bench/host -check -rewrites 1m   # see rewrites.go
 //
 // Each contestant is a process of its own, started anew for every round; they
 // take turns, and a ratio is the median of the ratios of the rounds. The servers
@@ -41,6 +42,7 @@ func main() {
 	rounds := flag.Int("rounds", 9, "measurements of each contestant")
 	play := flag.String("play", "", "be a contestant, in a directory prepared for it")
 	dir := flag.String("dir", "", "that directory")
+	rewrites := flag.Duration("rewrites", 0, "measure for this long what a file costs that is written all the time, and nothing else; Linux")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -49,10 +51,13 @@ func main() {
 	defer cancel()
 	var err error
 	missed := 0
-	if *play != "" {
+	switch {
+	case *play != "":
 		err = contest(ctx, *play, *dir, *servers)
-	} else {
-		missed, err = run(ctx, *servers, *rounds)
+	case *rewrites > 0:
+		missed, err = inTemp(func(dir string) (int, error) { return measureRewrites(ctx, dir, *rewrites) })
+	default:
+		missed, err = inTemp(func(dir string) (int, error) { return run(ctx, dir, *servers, *rounds) })
 	}
 	switch {
 	case err != nil:
@@ -62,6 +67,16 @@ func main() {
 		fmt.Fprintf(os.Stderr, "host: %d budgets missed\n", missed)
 		os.Exit(1)
 	}
+}
+
+// inTemp measures in a directory that is removed afterwards.
+func inTemp(measure func(dir string) (missed int, err error)) (int, error) {
+	dir, err := os.MkdirTemp("", "bench-host-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	return measure(dir)
 }
 
 // The contestants.
@@ -84,12 +99,7 @@ type report struct {
 }
 
 // run measures all contestants and prints the table.
-func run(ctx context.Context, servers, rounds int) (missed int, err error) {
-	dir, err := os.MkdirTemp("", "bench-host-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
+func run(ctx context.Context, dir string, servers, rounds int) (missed int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err

@@ -67,7 +67,19 @@ func Handler(h *patchbay.Host) http.Handler {
 	}
 	mux.HandleFunc("GET "+watchPath, func(w http.ResponseWriter, r *http.Request) { watch(h, w, r) })
 	handleSession(mux, h)
-	return refusePages(mux)
+	return refusePages(current(h, mux))
+}
+
+// current answers requests with what files say now, also if one was saved a
+// moment ago.
+func current(h *patchbay.Host, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h.Refresh(r.Context()); err != nil {
+			answer(w, nil, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // operation answers one request with a value that becomes the JSON body.

@@ -286,3 +286,32 @@ func TestPagesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// What was saved a moment ago counts in the next answer, whether or not the host
+// has been told of it.
+func TestAnswersAreCurrent(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, ".cursor", "mcp.json")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h, err := patchbay.Open(t.Context(), patchbay.Options{
+		Dir: home, Home: home, Environ: []string{}, SystemRoot: filepath.Join(home, "system"), Lazy: true, WatchFiles: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	c := control.InProcess(h)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		if err := os.WriteFile(file, []byte(`{"mcpServers": {"`+name+`": {"command": "x"}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Server(t.Context(), name, false); err != nil {
+			t.Error(err)
+		}
+		if s, err := c.Snapshot(t.Context(), false); err != nil || len(s.Servers) != 1 || s.Servers[0].Name != name {
+			t.Errorf("%v, %+v", err, s.Servers)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -85,6 +86,11 @@ func (v Survey) Concerns(path string) bool {
 // settled is how old a change must be for the file's time to tell it from the
 // next one: clocks of file systems tick slowly.
 const settled = 50 * time.Millisecond
+
+// SamePlaces reports whether an earlier survey looked at the same files.
+func (v Survey) SamePlaces(earlier Survey) bool {
+	return maps.EqualFunc(v.files, earlier.files, func(_, _ os.FileInfo) bool { return true })
+}
 
 // Same reports whether nothing has changed since an earlier survey.
 func (v Survey) Same(earlier Survey) bool {
