@@ -37,11 +37,13 @@ func ownAlone(path string) error {
 	return nil
 }
 
-// fileIdentity names a file for as long as it exists, whatever its path.
+// fileIdentity tells a file from others that are at its path at other times. The
+// device does not count: on many file systems it has another number whenever it is
+// mounted.
 func fileIdentity(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+	return fmt.Sprint(st.Ino)
 }

@@ -14,7 +14,7 @@ import (
 // HookLaunch is everything an approval of a project's hooks covers.
 type HookLaunch struct {
 	Project   string // real path of the project
-	ProjectID string // device and inode of that directory, where known
+	ProjectID string // inode of that directory, where known
 
 	Hooks config.Hooks
 	Files map[string]string // files of the project that a command names, by path, with the hash of their content

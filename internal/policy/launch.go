@@ -11,7 +11,7 @@ import (
 // do the same thing on the same machine.
 type Launch struct {
 	Project   string // real path of the project
-	ProjectID string // device and inode of that directory, where known
+	ProjectID string // inode of that directory, where known
 
 	Name    string
 	Dialect config.Dialect // how the values are read
