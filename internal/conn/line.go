@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -350,6 +351,9 @@ func (s *line) awaitTurn() bool {
 		var timeUp <-chan time.Time
 		if due {
 			wait := time.Until(at)
+			if wait <= 0 && s.postpone() {
+				continue
+			}
 			if wait <= 0 {
 				return true
 			}
@@ -361,6 +365,20 @@ func (s *line) awaitTurn() bool {
 		case <-timeUp:
 		}
 	}
+}
+
+// postpone puts off a try that is for sessions alone, if none is open.
+func (s *line) postpone() bool {
+	s.pool.mu.Lock()
+	open := slices.ContainsFunc(s.up.seats, func(s *seat) bool { return len(s.manager.holds) > 0 })
+	s.pool.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if open || s.wanted || !s.retry.slow || s.retry.next.IsZero() {
+		return false
+	}
+	s.retry.next = time.Now().Add(slowDelay)
+	return true
 }
 
 // due returns when the server is to be dialled, if at all; s.mu is held.
@@ -441,13 +459,17 @@ func (s *line) settle(l *link, err error) {
 	if f.needsAuth || f.needsScope {
 		next, s.retry.next = config.NeedsAuth, time.Time{}
 	}
+	again := s.retry.next
+	if next == config.Failed && again.IsZero() && !f.permanent && !s.isKnown() {
+		s.retry.goOn(now, jitter())
+	}
 	redact, clean := l.redactor(), *f // callers may be reading it
 	clean.err = redact.cleanError(f.err)
 	f = &clean
-	s.log.Info("connection ended", "state", next, "error", f.err, "next", s.retry.next)
+	s.log.Info("connection ended", "state", next, "error", f.err, "next", again)
 	s.update(func(st *state) {
 		st.State, st.Reason, st.Stderr = next, f.Error(), f.stderr
-		st.Attempt, st.NextRetry = s.retry.failures, s.retry.next
+		st.Attempt, st.NextRetry = s.retry.failures, again
 		st.Challenge, st.Opening = redact.cleanChallenge(f.challenge), nil
 		st.link, st.failure = nil, f
 	})

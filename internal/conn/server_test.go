@@ -219,6 +219,43 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
+// A server of which nobody knows what it offers is tried on, minutes apart, as
+// long as a session is open: nobody else could have it tried.
+func TestUnknownServerIsTriedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{refuse: errors.New("no")}
+		m := newManager(t, Options{})
+		s := one(t, m, local(f))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if f.started() != 1+maxTries {
+			t.Errorf("%d starts without a session", f.started())
+		}
+		p := Profile{Key: "{}", Session: "1"}
+		m.Hold(p)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := f.started() - 1 - maxTries; n < 12 || n > 20 {
+			t.Errorf("%d starts in an hour with a session", n)
+		}
+		f.set(func() { f.refuse = nil })
+		time.Sleep(slowestDelay)
+		synctest.Wait()
+		wantState(t, s, config.Connected, "")
+
+		// Now it is known what it offers, and a call is reason enough.
+		f.set(func() { f.refuse = errors.New("no") })
+		f.die()
+		before := f.started()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := f.started() - before; n != maxTries {
+			t.Errorf("%d starts of a server that is known", n)
+		}
+		m.Release(p)
+	})
+}
+
 // A server that connects and dies is given up like one that does not connect.
 func TestCrashLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
