@@ -87,6 +87,23 @@ func (h *Host) commandHooks(s settings, project *HooksStatus) *commandHooks {
 	return c
 }
 
+// unsafeHooks reports hooks of the user's that do not run because of who can write
+// their file: what they are about is denied meanwhile.
+func (h *Host) unsafeHooks(hooks config.Hooks) []config.Problem {
+	file := h.places.userSettings()
+	for range hooks.All() { // if there are any
+		if why := notOwned(file); why != "" {
+			return []config.Problem{{
+				Severity: config.SeverityError, File: file, Pointer: "/hooks",
+				Message: "the hooks do not run, and every call that they are about is denied: " + why,
+				Hint:    "Let nobody else write it: chmod 600 " + file,
+			}}
+		}
+		break
+	}
+	return nil
+}
+
 // notOwned says why a file's commands do not run although it is the user's.
 func notOwned(file string) string {
 	info, err := os.Stat(file)

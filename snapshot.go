@@ -44,6 +44,7 @@ type ServerStatus struct {
 	InForce    bool           `json:"inForce"`              // this declaration stands for the name
 	ShadowedBy *config.Origin `json:"shadowedBy,omitempty"` // the declaration that comes before it
 	Why        string         `json:"why,omitempty"`        // the rule by which it does
+	Forbidden  bool           `json:"forbidden,omitempty"`  // by an administrator, which nobody else lifts; Reason says where
 	SameAs     []string       `json:"sameAs,omitempty"`     // other servers that are the same connection
 	Skip       string         `json:"skip,omitempty"`       // why it can never be connected from here
 
@@ -240,6 +241,7 @@ func (h *Host) reload(ctx context.Context) error {
 	approvals, unread := h.readApprovals()
 	problems := slices.Concat(settings.problems, h.notServed(settings.user.Gateway), unread, damaged)
 	hooks := h.projectHooks(settings.project.Hooks, approvals)
+	problems = append(problems, h.unsafeHooks(settings.user.Hooks)...)
 	if hooks != nil && !hooks.Run() {
 		problems = append(problems, hooks.problem())
 	}
@@ -365,6 +367,13 @@ func (h *Host) status(m config.Merged, l hashedLaunch) ServerStatus {
 	s.Variables = config.References(e.Server, e.Dialect)
 	s.Unset = config.Unset(e.Server, e.Dialect, h.vars())
 	h.needInput(&s)
+	if e.Forbidden && s.Skip == "" {
+		s.Forbidden, s.Reason = true, e.Off
+		s.Problems = append(slices.Clip(s.Problems), config.Problem{
+			Severity: config.SeverityNote, File: e.Origin.File, Line: e.Origin.Line, Pointer: e.Origin.Pointer,
+			Message: fmt.Sprintf("%q is forbidden by the administrator: %s", e.Name, e.Off),
+		})
+	}
 	return s
 }
 

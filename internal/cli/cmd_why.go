@@ -42,9 +42,11 @@ among the tools of earlier connections. Rules that fit nothing are named, too.`,
 	}
 }
 
-// aboutRules are the problems of permission rules.
+// aboutRules are the problems of permission rules and hooks.
 func aboutRules(all []config.Problem) []config.Problem {
-	return slices.DeleteFunc(slices.Clone(all), func(p config.Problem) bool { return !strings.HasPrefix(p.Pointer, "/permissions/") })
+	return slices.DeleteFunc(slices.Clone(all), func(p config.Problem) bool {
+		return !strings.HasPrefix(p.Pointer, "/permissions/") && p.Pointer != "/hooks"
+	})
 }
 
 // unknownTool adds to an error that a tool's server may have it all the same,
