@@ -220,6 +220,8 @@ func (st *ServerStatus) refusal() error {
 		return errorf(KindDenied, "Server %q cannot be connected: %s", st.Name, st.Skip)
 	case st.State == config.Disabled && st.Reason == notAllowed:
 		return errorf(KindDenied, "Server %q is %s.", st.Name, notAllowed)
+	case st.Forbidden:
+		return errorf(KindDenied, "Server %q is forbidden by the administrator: %s.", st.Name, st.Reason)
 	case st.State == config.Disabled:
 		return errorf(KindDenied, "Server %q is disabled. Run patchbay enable %s first.", st.Name, st.Name)
 	case st.State == config.NeedsApproval:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -265,6 +266,73 @@ func TestForbiddenStaysOff(t *testing.T) {
 		`{"enabledServers": ["tool"]}`)
 	if s, err := c.open().Server("tool"); err != nil || s.State != config.Disabled || !strings.Contains(s.Reason, "deniedMcpServers") {
 		t.Errorf("%s %s, %v", s.State, s.Reason, err)
+	}
+}
+
+// An administrator's lock-down of Claude Code holds for its servers, and for no
+// other product's; nobody lifts it, and who asks is told.
+func TestLockDown(t *testing.T) {
+	for name, test := range map[string]struct {
+		file, text string
+		off        string // why mine is; empty if it is not
+	}{
+		"exclusive":          {"managed-mcp.json", `{"mcpServers": {"theirs": {"command": "x"}}}`, "no servers but those of the administrator's file"},
+		"none at all":        {"managed-mcp.json", `{"mcpServers": {}}`, "no servers but those of the administrator's file"},
+		"damaged":            {"managed-mcp.json", `{"mcpServers": {`, "no servers but those of the administrator's file"},
+		"damaged settings":   {"managed-settings.json", `{"deniedMcpServers": [`, "the administrator's settings cannot be read"},
+		"managed only":       {"managed-settings.json", `{"allowManagedMcpServersOnly": true}`, "allowManagedMcpServersOnly"},
+		"managed servers":    {"managed-settings.json", `{"allowManagedMcpServersOnly": true, "managedMcpServers": {"theirs": {"command": "x"}}}`, "allowManagedMcpServersOnly"},
+		"a managed list":     {"managed-settings.json", `{"allowManagedMcpServersOnly": true, "allowedMcpServers": [{"serverName": "mine"}]}`, ""},
+		"another list":       {"managed-settings.d/10-mcp.json", `{"allowManagedMcpServersOnly": true, "allowedMcpServers": [{"serverName": "other"}]}`, "not among allowedMcpServers"},
+		"plugins only":       {"managed-settings.json", `{"strictPluginOnlyCustomization": ["hooks", "mcp"]}`, "strictPluginOnlyCustomization"},
+		"plugins only, all":  {"managed-settings.json", `{"strictPluginOnlyCustomization": true}`, "strictPluginOnlyCustomization"},
+		"plugins, not these": {"managed-settings.json", `{"strictPluginOnlyCustomization": ["hooks"], "allowManagedMcpServersOnly": false}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newComputer(t)
+			for _, dir := range []string{"etc/claude-code", "Library/Application Support/ClaudeCode", "Program Files/ClaudeCode"} {
+				c.write(filepath.Join(c.opts.SystemRoot, filepath.FromSlash(dir), filepath.FromSlash(test.file)), test.text)
+			}
+			c.write(filepath.Join(c.home, ".claude.json"), `{"mcpServers": {"mine": {"command": "x"}}}`)
+			c.write(filepath.Join(c.home, ".cursor", "mcp.json"), `{"mcpServers": {"cursors": {"command": "x"}}}`)
+			c.userSettings(`{"discovery": {"disabledProviders": ["managed"]}}`)
+			h := c.open()
+			snap := h.Snapshot()
+			for _, st := range snap.Servers {
+				if st.Name != "mine" {
+					if st.State != config.Pending {
+						t.Errorf("%s is %s: %s", st.Name, st.State, st.Reason)
+					}
+					continue
+				}
+				if test.off == "" {
+					if st.State != config.Pending || st.Forbidden || len(st.Problems) > 0 {
+						t.Errorf("mine is %s: %s", st.State, st.Reason)
+					}
+					continue
+				}
+				noted := slices.ContainsFunc(st.Problems, func(p config.Problem) bool {
+					return strings.Contains(p.Message, "forbidden by the administrator") && strings.Contains(p.Message, test.off)
+				})
+				if st.State != config.Disabled || !st.Forbidden || !strings.Contains(st.Reason, test.off) || !noted {
+					t.Errorf("mine is %s: %s; %+v", st.State, st.Reason, st.Problems)
+				}
+				s, err := h.NewSession(patchbay.SessionOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _, err = s.Why("mcp__mine__tool")
+				for _, err := range []error{err, h.Connect(t.Context(), "mine")} {
+					if err == nil || !strings.Contains(err.Error(), "forbidden by the administrator") || !strings.Contains(err.Error(), test.off) {
+						t.Errorf("got %v", err)
+					}
+				}
+				s.Close()
+			}
+			if strings.Contains(test.text, "theirs") && !slices.ContainsFunc(snap.Servers, func(st patchbay.ServerStatus) bool { return st.Name == "theirs" }) {
+				t.Error("the administrator's own server is not there")
+			}
+		})
 	}
 }
 

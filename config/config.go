@@ -66,6 +66,7 @@ type Origin struct {
 	File     string `json:"file"`              // absolute path
 	Line     int    `json:"line,omitempty"`    // of the entry's key, from 1
 	Pointer  string `json:"pointer,omitempty"` // JSON pointer of the entry in its file
+	Plugin   string `json:"plugin,omitempty"`  // of the product that brings the entry
 	Project  string `json:"project,omitempty"` // the project whose tree holds the file: such an entry needs approval
 
 	// AlsoReadBy names other products that read the same file.

@@ -188,10 +188,13 @@ func (p *printer) sourceTable(servers []patchbay.ServerStatus) {
 
 // footnotes says what the table cannot: why something is off, and what to do.
 func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
-	wrong := 0
+	wrong, forbidden := 0, 0
 	var approvals []string
 	var unaccepted []string
 	for _, s := range snap.Servers {
+		if s.Forbidden && s.ShadowedBy == nil {
+			forbidden++
+		}
 		if s.Pins != nil {
 			unaccepted = append(unaccepted, s.Name)
 		}
@@ -205,7 +208,7 @@ func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 		}
 	}
 	hooks := snap.Hooks != nil && snap.Hooks.State == config.NeedsApproval
-	if len(approvals)+len(unaccepted)+hidden+wrong > 0 || hooks {
+	if len(approvals)+len(unaccepted)+forbidden+hidden+wrong > 0 || hooks {
 		p.line("")
 	}
 	if len(approvals) > 0 {
@@ -218,6 +221,9 @@ func (p *printer) footnotes(snap patchbay.Snapshot, hidden int) {
 	}
 	if hooks {
 		p.line("The project's hooks need approval before they run: patchbay approve --hooks")
+	}
+	if forbidden > 0 {
+		p.line("%s forbidden by the administrator: patchbay doctor", count(forbidden, "server is", "servers are"))
 	}
 	if hidden > 0 {
 		p.line("%s shadowed by another of the same name: patchbay list --all", count(hidden, "declaration is", "declarations are"))

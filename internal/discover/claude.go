@@ -127,10 +127,45 @@ func claudeSettings(d *doc) {
 			return ""
 		}, claudeProvider, managedProvider)
 	}
+	if d.origin.Scope == config.ScopeManaged {
+		d.claudeLockdown()
+	}
 	if permissions, pointer, ok := d.find("permissions"); ok {
 		deny, _ := d.names(permissions, pointer, "deny")
 		d.denyTools(deny)
 	}
+}
+
+// claudeLockdown reads what an administrator alone can decide.
+func (d *doc) claudeLockdown() {
+	forbid := func(reason string, concerns func(*config.Entry) bool) {
+		d.rule(func(e *config.Entry) string {
+			if concerns(e) {
+				return reason
+			}
+			return ""
+		}, claudeProvider)
+	}
+	all := func(*config.Entry) bool { return true }
+	f := config.NewFields(d.root, d.path, "")
+	if only := f.Bool("allowManagedMcpServersOnly"); only != nil && *only && !f.Has("allowedMcpServers") {
+		forbid("allowManagedMcpServersOnly", all)
+	}
+	// Plugins are what the administrator's marketplaces have.
+	if strict, ok := d.root.Get("strictPluginOnlyCustomization"); ok {
+		of := func(it config.Node) bool { return it.Text == "mcp" }
+		if strict.Kind == config.Bool && strict.Text == "true" || slices.ContainsFunc(strict.Items, of) {
+			forbid("strictPluginOnlyCustomization", func(e *config.Entry) bool { return e.Origin.Plugin == "" })
+		}
+	}
+	d.problems = append(d.problems, *f.Problems...)
+	serversAt(claudeServer, "managedMcpServers")(d)
+}
+
+// exclude switches off what its product does not look at any more because the
+// file is there, whatever is in it.
+func (d *doc) exclude(reason string) {
+	d.rule(func(*config.Entry) string { return reason }, claudeProvider)
 }
 
 // denyTools applies rules of the form mcp__server, mcp__server__* and

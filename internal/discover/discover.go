@@ -231,6 +231,12 @@ func (s *scan) visit(c candidate) {
 		d.read(now)
 		d.exposed(now)
 	}
+	switch unknown := d.status == Unreadable || d.status == Invalid; {
+	case c.place.exclusive:
+		d.exclude("Claude Code has no servers but those of the administrator's file, and this one is not")
+	case unknown && c.place.Scope == config.ScopeManaged && !s.env.Memory.has(d.path): // it may forbid anything
+		d.exclude("the administrator's settings cannot be read")
+	}
 	s.env.Memory.note(d, now)
 }
 

@@ -40,7 +40,8 @@ func (s *scan) candidates() []candidate {
 		out = append(out, c)
 	}
 	for _, p := range Providers() {
-		if slices.Contains(s.env.Disabled, p.ID) || (s.env.Strict && p.ID != flagProvider) {
+		disabled := slices.Contains(s.env.Disabled, p.ID) && p.ID != managedProvider // which is not the user's to disable
+		if disabled || (s.env.Strict && p.ID != flagProvider) {
 			continue
 		}
 		if p.ID == flagProvider {

@@ -36,6 +36,11 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 		}
 	}
 	b.WriteString(strings.ReplaceAll(`
+## What administrators forbid
+
+The files of Claude Code's administrator are always read, and hold for Claude Code's own servers: where there is a @managed-mcp.json@, whatever is in it, there are no servers but its own; @allowedMcpServers@ and @deniedMcpServers@ of the managed settings cannot be widened by anybody; @allowManagedMcpServersOnly@ without such a list leaves
+the managed servers alone, and @strictPluginOnlyCustomization@ those of plugins. Managed settings that cannot be read forbid all until they can. What is forbidden is @disabled@ for that reason in @patchbay list@, @get@, @doctor@ and @why@. Policies that come from a server or from a device's management, not from these files, are not seen.
+
 ## What VS Code asks for
 
 Where an entry of VS Code says @${input:id}@, VS Code asks its user and keeps the answer. Here such a server is @failed@, with the reason @needs input@, until somebody has run @patchbay inputs <server>@ on a terminal, once: @promptString@ is asked with its description and default, without an echo

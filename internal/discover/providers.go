@@ -29,6 +29,9 @@ type Place struct {
 	// AlsoReadBy names further products that read this very file.
 	AlsoReadBy []string `json:"alsoReadBy,omitempty"`
 
+	// exclusive: where there is such a file, its product has no servers but these.
+	exclusive bool
+
 	read   reader
 	script func(d *doc, text []byte) // for a file that is no data
 	part   fileForm                  // of which a part is read; the zero value means all of it
@@ -68,12 +71,15 @@ const (
 func Providers() []Provider {
 	table := []Provider{
 		{ID: managedProvider, Product: "Claude Code (managed)", Priority: 110, dialect: config.DialectClaude, read: serversAt(claudeServer, "mcpServers"), Places: []Place{
-			{Scope: managed, OS: "linux", Path: "/etc/claude-code/managed-mcp.json"},
-			{Scope: managed, OS: "darwin", Path: "/Library/Application Support/ClaudeCode/managed-mcp.json"},
-			{Scope: managed, OS: "windows", Path: "C:/Program Files/ClaudeCode/managed-mcp.json"},
+			{Scope: managed, OS: "linux", Path: "/etc/claude-code/managed-mcp.json", exclusive: true},
+			{Scope: managed, OS: "darwin", Path: "/Library/Application Support/ClaudeCode/managed-mcp.json", exclusive: true},
+			{Scope: managed, OS: "windows", Path: "C:/Program Files/ClaudeCode/managed-mcp.json", exclusive: true},
 			{Scope: managed, OS: "linux", Path: "/etc/claude-code/managed-settings.json", read: claudeSettings},
+			{Scope: managed, OS: "linux", Path: "/etc/claude-code/managed-settings.d/*.json", read: claudeSettings},
 			{Scope: managed, OS: "darwin", Path: "/Library/Application Support/ClaudeCode/managed-settings.json", read: claudeSettings},
+			{Scope: managed, OS: "darwin", Path: "/Library/Application Support/ClaudeCode/managed-settings.d/*.json", read: claudeSettings},
 			{Scope: managed, OS: "windows", Path: "C:/Program Files/ClaudeCode/managed-settings.json", read: claudeSettings},
+			{Scope: managed, OS: "windows", Path: "C:/Program Files/ClaudeCode/managed-settings.d/*.json", read: claudeSettings},
 		}},
 		{ID: flagProvider, Product: "--mcp-config", Priority: 105, dialect: config.DialectPatchbay, read: rootFile, Places: []Place{
 			{Scope: user, Path: "{flag}"},
