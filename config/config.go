@@ -100,6 +100,10 @@ type Entry struct {
 	// no name and is no error.
 	Skip string `json:"skip,omitempty"`
 
+	// Adopted is set where the file has Patchbay in the place of the entry, which
+	// is as it was: provider/name, the endpoint that its product is served at.
+	Adopted string `json:"adopted,omitempty"`
+
 	// Executes lists what would run on this machine to obtain a value, besides
 	// the server's own command: `!command` values, header helpers. They run
 	// only for an entry that is trusted.

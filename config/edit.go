@@ -350,3 +350,51 @@ func (d *document) replace(in container, index int, value Node) splice {
 	column := m.Value.StartOffset - m.Name.StartOffset
 	return splice{m.Value.StartOffset, m.Value.EndOffset, s.render(value, d.indentAt(m.Name.StartOffset), column)}
 }
+
+// MemberText returns the bytes of the value of the member that a JSON pointer
+// names, as they stand in src, and nothing if there is no such member.
+func MemberText(src []byte, pointer string) ([]byte, error) {
+	d, from, to, _, err := memberSpan(src, pointer)
+	if err != nil || to == 0 {
+		return nil, err
+	}
+	return slices.Clone(d.src[from:to]), nil
+}
+
+// SetMemberText returns src with text, which is JSON with or without comments, in
+// place of the bytes of a value that MemberText returns. There must be one.
+func SetMemberText(src []byte, pointer string, text []byte) ([]byte, error) {
+	d, from, to, whole, err := memberSpan(src, pointer)
+	if err == nil && to == 0 {
+		err = fmt.Errorf("there is no %s", pointer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ParseJSON(text); err != nil {
+		return nil, fmt.Errorf("value of %s: %w", pointer, err)
+	}
+	return whole(d.apply(splice{from, to, string(text)}))
+}
+
+// memberSpan finds the value of a member in what is parsed of a file; to is 0 if
+// there is none.
+func memberSpan(src []byte, pointer string) (d *document, from, to int, whole func([]byte) ([]byte, error), err error) {
+	names, err := memberNames(pointer)
+	if err != nil {
+		return nil, 0, 0, nil, err
+	}
+	short, whole, err := condense(src, names, MaxFileSize)
+	if err != nil {
+		return nil, 0, 0, nil, err
+	}
+	if d, err = parseDocument(short); err != nil {
+		return nil, 0, 0, nil, err
+	}
+	at, err := d.find(names)
+	if err != nil || at.index < 0 || len(at.missing) > 0 {
+		return d, 0, 0, nil, err
+	}
+	v := at.in.obj.Members[at.index].Value
+	return d, v.StartOffset, v.EndOffset, whole, nil
+}

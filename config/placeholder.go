@@ -31,6 +31,17 @@ func (d Dialect) ResolvesValues() bool { return d == DialectPatchbay || d == Dia
 // variable it refers to is not set.
 func (d Dialect) UnsetIsError() bool { return dialects[d].unset == failEntry }
 
+// Variable writes a variable of the host as a placeholder of the dialect, if it
+// has any.
+func (d Dialect) Variable(name string) (text string, ok bool) {
+	for _, text := range []string{"${env:" + name + "}", "${" + name + "}", "{env:" + name + "}"} {
+		if parts := d.parse(text); len(parts) == 1 && parts[0].kind == variable && parts[0].name == name {
+			return text, true
+		}
+	}
+	return "", false
+}
+
 // whenUnset is what a dialect does with a variable that is not set.
 type whenUnset uint8
 
