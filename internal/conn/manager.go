@@ -133,6 +133,10 @@ type Target struct {
 	// rw until ctx or the stream ends.
 	Local func(ctx context.Context, rw io.ReadWriteCloser) error
 
+	// Alias says that it is another name for a server, whose connections it has if
+	// the Manager has one that is connected the same way.
+	Alias bool
+
 	Unshared bool          // each session has a connection of its own
 	Lazy     bool          // connect on the first call
 	List     bool          // if it is Lazy: connect once before, if nobody knows what it offers
@@ -249,6 +253,15 @@ func (m *Manager) Apply(want map[string]Target) {
 	}
 	acts := plan(want, have)
 	names := slices.Sorted(maps.Keys(acts))
+	slices.SortStableFunc(names, func(a, b string) int { // what is another's name comes after it
+		switch {
+		case want[a].Alias == want[b].Alias:
+			return 0
+		case want[b].Alias:
+			return -1
+		}
+		return 1
+	})
 	before := map[string]*line{}
 	for _, name := range names {
 		if act := acts[name]; act == stop || act == restart {
@@ -435,7 +448,7 @@ func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error)
 	if s == nil {
 		return nil, false, &failure{kind: KindDenied, err: errRetired}
 	}
-	beside = len(s.up.seats) > 1
+	beside = len(s.up.managers()) > 1
 	if p.Session == "" || s.target.off() {
 		return s.up.standing, beside, nil
 	}

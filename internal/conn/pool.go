@@ -157,7 +157,7 @@ func (m *Manager) join(name string, t Target, before *line) {
 	if t.Local != nil || t.off() || t.ConnectHash == "" {
 		key.owner, key.name = m, name
 	}
-	for p.upstreams[key] != nil && p.upstreams[key].has(m) {
+	for !t.Alias && p.upstreams[key] != nil && p.upstreams[key].has(m) {
 		key.nth++
 	}
 	up := p.upstreams[key]
@@ -172,8 +172,20 @@ func (m *Manager) join(name string, t Target, before *line) {
 	up.begin(up.standing)
 }
 
+// has reports whether a Manager has the server, by a name that is no alias.
 func (up *upstream) has(m *Manager) bool {
-	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.manager == m })
+	return slices.ContainsFunc(up.seats, func(s *seat) bool { return s.manager == m && !s.target.Alias })
+}
+
+// managers are those that have the server, under whatever names.
+func (up *upstream) managers() []*Manager {
+	all := make([]*Manager, 0, 4)
+	for _, s := range up.seats {
+		if !slices.Contains(all, s.manager) {
+			all = append(all, s.manager)
+		}
+	}
+	return all
 }
 
 // leave gives up a seat. An upstream without any is retired by sweep.
@@ -287,8 +299,7 @@ func (up *upstream) keyOf(p Profile) lineKey {
 
 // sessions returns how many open sessions use the line of a key.
 func (up *upstream) sessions(key lineKey) (n int) {
-	for _, s := range up.seats {
-		m := s.manager
+	for _, m := range up.managers() {
 		for _, id := range []string{key.session, key.roots} { // where either is of one session
 			for _, k := range m.held[id] {
 				if id != "" && up.keyOf(m.holds[k].profile) == key {
@@ -393,9 +404,9 @@ func (up *upstream) favourite() Profile {
 		return best
 	}
 	sessions := map[lineKey]hold{}
-	for _, s := range up.seats {
-		for of, g := range s.manager.groups {
-			if n := up.sharing(s.manager, of, g); n > 0 && up.sharesIn(of, g) {
+	for _, m := range up.managers() {
+		for of, g := range m.groups {
+			if n := up.sharing(m, of, g); n > 0 && up.sharesIn(of, g) {
 				key := up.keyOf(g.profile)
 				sessions[key] = hold{sessions[key].count + n, g.profile}
 			}
@@ -600,10 +611,7 @@ func (up *upstream) prune(gently bool) (ended []*line) {
 // changed tells all Managers that something about the server has changed.
 func (up *upstream) changed() {
 	up.pool.mu.Lock()
-	managers := make([]*Manager, 0, 4)
-	for _, s := range up.seats {
-		managers = append(managers, s.manager)
-	}
+	managers := up.managers()
 	up.pool.mu.Unlock()
 	for _, m := range managers {
 		m.changed()

@@ -28,6 +28,9 @@ func (m *Manager) Processes() (all []Process) {
 	defer m.pool.mu.Unlock()
 	for name, seat := range m.seats {
 		up := seat.up
+		if seat.target.Alias && up.has(m) {
+			continue // told under its own name
+		}
 		for key, l := range up.lines {
 			pid, ok := l.pid()
 			if !ok {
