@@ -19,6 +19,8 @@
 //	self.go       entries that are Patchbay itself
 //	install.go    how to write such an entry, for every product: pure, on bytes
 //	block.go      the same for TOML and YAML, between marks
+//	adopt.go      Patchbay in the place of a product's own servers, and back: pure, on bytes
+//	lines.go      where an entry is in TOML and YAML
 //	memory.go     what broken files said before
 //	survey.go     has anything changed since the last scan?
 //
@@ -65,6 +67,10 @@ type Env struct {
 	Executable string   // the running program, to recognise ourselves
 	Endpoints  []string // URLs we serve, besides the default address
 	Disabled   []string // ids of providers to leave out
+
+	// Adopted are the entries of other products' files in whose place Patchbay
+	// stands: they are read as they were.
+	Adopted []Adopted
 
 	Memory *Memory // of earlier scans; nil means none
 	Cache  *Cache  // of what the Memories of several scans hold; nil means none

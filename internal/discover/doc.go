@@ -35,6 +35,7 @@ type doc struct {
 	origin  config.Origin // of every entry, but for its line
 	dialect config.Dialect
 	root    config.Node
+	adopted map[string]standIn // by pointer
 
 	status   string
 	entries  []config.Entry
@@ -78,6 +79,7 @@ func (d *doc) read(c *content) {
 		return
 	}
 	d.root = root
+	d.standIns()
 	d.place.read(d)
 	if len(d.problems) > config.MaxProblems {
 		d.problems = d.problems[:config.MaxProblems]
@@ -235,6 +237,7 @@ func (d *doc) add(e config.Entry, node config.Node, decode decoder) {
 	if e.Skip == "" {
 		e.Skip = d.scan.itself(e.Server)
 	}
+	d.adoption(&e, node)
 	if e.Skip == "" {
 		checkRules(f, e)
 	}

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,7 +17,7 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 - A relative path is looked for in the working directory and in every directory above it, up to the root of the project. A server found there needs approval.
 - ` + "`~`" + ` is the home directory, ` + "`~/.config`" + ` stands for ` + "`$XDG_CONFIG_HOME`" + ` if that is set, and ` + "`*`" + ` for any name.
 - A file that does not exist is no problem. ` + "`patchbay doctor`" + ` shows those that do and what became of each.
-- The id is what ` + "`patchbay import`, `patchbay install`, `patchbay remove --from` and `discovery.disabledProviders`" + ` take.
+- The id is what ` + "`patchbay import`, `patchbay install`, `patchbay adopt`, `patchbay remove --from` and `discovery.disabledProviders`" + ` take.
 `)
 	installable := Installable("linux")
 	for _, p := range Providers() {
@@ -33,6 +34,9 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 		}
 		if scopes != nil {
 			fmt.Fprintf(&b, "- `patchbay install` writes to: %s\n", strings.Join(scopes, ", "))
+		}
+		if slices.Contains(Adoptable(), p.ID) {
+			b.WriteString("- `patchbay adopt` takes the place of its servers\n")
 		}
 	}
 	b.WriteString(strings.ReplaceAll(`
