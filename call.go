@@ -201,7 +201,7 @@ func (s *Session) accepts(t Tool, c *conn.Catalog) error {
 	if !ok || c == nil {
 		return errorf(KindNotFound, "Server %q is not there any more.", t.Server)
 	}
-	known := s.host.knownTools(r, &r.snap.Servers[at], c, s.profile())
+	known := s.host.knownTools(r, &r.servers[at], c, s.profile())
 	i, ok := known.byName[t.Tool]
 	switch {
 	case !ok:

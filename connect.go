@@ -36,6 +36,9 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 			Lazy: h.opts.Lazy || st.Server.Lazy || denied[st.Name] != nil, List: !h.opts.Lazy && denied[st.Name] == nil, Unshared: st.Server.Shared == config.SharedNever,
 			InheritAll: h.inheritsAll(st.entry),
 		}
+		if isAlias(st.Name) { // which its product asks for, and nobody else
+			t.Alias, t.Lazy, t.List = true, true, false
+		}
 		if st.Server.IdleStop != nil {
 			t.IdleStop = time.Duration(*st.Server.IdleStop) * time.Millisecond
 		}

@@ -40,7 +40,7 @@ const (
 // survey looks at every file that a reading depends on, without reading it.
 func (h *Host) survey() discover.Survey {
 	env := h.scan
-	further := []string{h.places.approvalsFile(), h.places.pinsFile(), h.places.userSettings(), h.places.projectSettings()}
+	further := []string{h.places.approvalsFile(), h.places.pinsFile(), h.places.adoptedFile(), h.places.userSettings(), h.places.projectSettings()}
 	if r := h.reading.Load(); r != nil {
 		further = append(further, r.boundPaths()...)
 		env.Disabled = r.settings.Discovery.DisabledProviders

@@ -130,7 +130,7 @@ func (c *commandHooks) afterCall(ctx context.Context, call *HookCall, r *Result)
 func (c *commandHooks) elicitation(ctx context.Context, r ElicitRequest) (*ElicitResult, error) {
 	var answer *ElicitResult
 	input := func() hookInput { return c.elicitInput(r) }
-	err := c.each(ctx, config.Elicitation, serverNames(r.Server), input, func(_ *hookCommand, a hookAnswer) bool {
+	err := c.each(ctx, config.Elicitation, c.serverNames(r.Server), input, func(_ *hookCommand, a hookAnswer) bool {
 		answer = a.elicited
 		return answer == nil // the first that answers does
 	})
@@ -144,7 +144,7 @@ func (c *commandHooks) elicitationResult(ctx context.Context, r ElicitRequest, a
 		in.Action, in.Content = answer.Action, answer.Content
 		return in
 	}
-	err := c.each(ctx, config.ElicitationResult, serverNames(r.Server), input, func(_ *hookCommand, a hookAnswer) bool {
+	err := c.each(ctx, config.ElicitationResult, c.serverNames(r.Server), input, func(_ *hookCommand, a hookAnswer) bool {
 		if a.elicited != nil {
 			answer = *a.elicited
 		}
@@ -156,8 +156,8 @@ func (c *commandHooks) elicitationResult(ctx context.Context, r ElicitRequest, a
 func (c *commandHooks) notification(ctx context.Context, n HookNotification) {
 	input := func() hookInput {
 		return hookInput{
-			SessionID: n.Session, NotificationType: n.Type, ServerName: n.Server, ElicitationID: n.ElicitationID,
-			Message: fmt.Sprintf("What %s asked for at a web page is done.", n.Server),
+			SessionID: n.Session, NotificationType: n.Type, ServerName: c.host.ruledName(n.Server), ElicitationID: n.ElicitationID,
+			Message: fmt.Sprintf("What %s asked for at a web page is done.", c.host.ruledName(n.Server)),
 		}
 	}
 	err := c.each(ctx, config.Notification, []string{n.Type}, input, func(*hookCommand, hookAnswer) bool { return true })
@@ -167,7 +167,10 @@ func (c *commandHooks) notification(ctx context.Context, n HookNotification) {
 }
 
 // serverNames are those that a matcher may have for a server.
-func serverNames(server string) []string { return []string{server, serverMatch(server)} }
+func (c *commandHooks) serverNames(server string) []string {
+	server = c.host.ruledName(server)
+	return []string{server, serverMatch(server)}
+}
 
 // about reports whether a command of an event is about what has one of the names.
 func (c *commandHooks) about(event config.HookEvent, names []string) bool {
@@ -319,14 +322,14 @@ func (c *commandHooks) callInput(call *HookCall) hookInput {
 		in.ToolInput = json.RawMessage(`{}`)
 	}
 	if call.Server != "" {
-		in.ToolName = bridge.Render(config.NamingClaude, bridge.Ref{Server: call.Server, Tool: call.Tool})
+		in.ToolName = bridge.Render(config.NamingClaude, bridge.Ref{Server: c.host.ruledName(call.Server), Tool: call.Tool})
 		in.ServerTool, in.Server = call.Tool, c.server(call.Server)
 	}
 	return in
 }
 
 func (c *commandHooks) server(name string) *hookServer {
-	s := &hookServer{Name: name}
+	s := &hookServer{Name: c.host.ruledName(name)}
 	if st, err := c.host.reading.Load().find(name); err == nil {
 		switch st.Origin.Provider {
 		case inProcessProvider:
@@ -342,7 +345,7 @@ func (c *commandHooks) server(name string) *hookServer {
 
 func (c *commandHooks) elicitInput(r ElicitRequest) hookInput {
 	return hookInput{
-		SessionID: r.Session, Server: c.server(r.Server), ServerName: r.Server,
+		SessionID: r.Session, Server: c.server(r.Server), ServerName: c.host.ruledName(r.Server),
 		Message: r.Message, Mode: r.Mode, URL: r.URL, ElicitationID: r.ElicitationID, RequestedSchema: r.Schema,
 	}
 }

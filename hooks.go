@@ -167,7 +167,7 @@ func (s *Session) hookCall(t *offered, params json.RawMessage) *HookCall {
 	arguments, _ := wire.Member(params, "arguments")
 	return &HookCall{
 		Session: s.opts.Name, Server: t.Server, Tool: t.Tool.Tool, Arguments: arguments,
-		names: append(slices.Clone(t.ruled.Names()), t.Name, serverMatch(t.Server)),
+		names: append(slices.Clone(t.ruled.Names()), t.Name, serverMatch(s.host.ruledName(t.Server))),
 	}
 }
 
@@ -287,6 +287,15 @@ func (h *Host) enter() bool {
 	}
 	h.followers.Add(1)
 	return true
+}
+
+// ruledName is the name by which rules and hooks know a server.
+func (h *Host) ruledName(server string) string {
+	r := h.reading.Load()
+	if at, ok := r.inForce[server]; ok {
+		return r.servers[at].ruled()
+	}
+	return server
 }
 
 // serverMatch is how a matcher names a server, and means all of its tools.

@@ -120,7 +120,7 @@ func (h *Host) offeredToo(provider string) (names []string) {
 	r := h.reading.Load()
 	for _, st := range r.snap.Servers {
 		at, ok := r.inForce[st.Name]
-		if ok && st.Origin.Provider == provider && st.Skip == "" && st.entry.Enabled() && r.snap.Servers[at].usable() {
+		if ok && st.Origin.Provider == provider && st.Skip == "" && st.entry.Enabled() && r.servers[at].usable() {
 			names = append(names, st.Name)
 		}
 	}
@@ -147,11 +147,7 @@ func (h *Host) target(product string, scope *config.Scope) (discover.Target, err
 	if *scope == "" {
 		*scope = config.ScopeUser
 	}
-	for _, p := range Providers() { // its name will do as well: claude-code, gemini-cli
-		if strings.ReplaceAll(strings.ToLower(p.Product), " ", "-") == product {
-			product = p.ID
-		}
-	}
+	product = productID(product)
 	target, err := discover.FindTarget(h.scan, product, *scope)
 	if err == nil {
 		return target, nil
@@ -173,6 +169,17 @@ func (h *Host) target(product string, scope *config.Scope) (discover.Target, err
 		return target, e.hint("Did you mean %q?", n)
 	}
 	return target, e.hint("Known: %s", joinNames(ids))
+}
+
+// productID returns the id of a product that may be given by its name: claude-code,
+// gemini-cli.
+func productID(product string) string {
+	for _, p := range Providers() {
+		if strings.ReplaceAll(strings.ToLower(p.Product), " ", "-") == product {
+			return p.ID
+		}
+	}
+	return product
 }
 
 func joinScopes(scopes []config.Scope) string {

@@ -113,7 +113,7 @@ func (h *Host) addCollisions(servers []ServerStatus) {
 // collisions finds what is wrong with the names of all tools, for those who see
 // all servers, once for the same tools.
 func (h *Host) collisions() []bridge.Collision {
-	in := h.toolInputs(conn.Profile{}, func(*reading, string) bool { return true })
+	in := h.toolInputs(conn.Profile{}, func(_ *reading, server string) bool { return !isAlias(server) })
 	h.knownMu.Lock()
 	known := h.clashes
 	h.knownMu.Unlock()

@@ -183,7 +183,7 @@ func (h *Host) kinds() []conn.Profile {
 // connections.
 func (h *Host) addPins(r *reading, st *ServerStatus, kinds []conn.Profile) {
 	all := PinStatus{Mode: policy.Mode(st.entry)}
-	if at, ok := r.inForce[st.Name]; all.Mode == config.PinOff || !ok || !r.snap.Servers[at].usable() {
+	if at, ok := r.inForce[st.Name]; all.Mode == config.PinOff || !ok || !r.servers[at].usable() {
 		return
 	}
 	for _, seen := range h.catalogs(st.Name, kinds) {

@@ -157,7 +157,7 @@ func (x serverSide) asker(r *wire.Request) (to asked, why string) {
 		return x.unlessAbandoned(r, a)
 	}
 	own := func(a asked) bool { return a.session.opts.Client != nil && a.session.opts.Client.Elicit != nil }
-	if parties := x.shared.Parties(); r.Method == "elicitation/create" && len(parties) == 1 && !slices.ContainsFunc(all, own) {
+	if parties := x.shared.Parties(); r.Method == "elicitation/create" && ofOneHost(parties) && !slices.ContainsFunc(all, own) {
 		return asked{host: parties[0].Owner.(*Host), server: parties[0].Server}, "" // whose UI is that of all sessions
 	}
 	busy := slices.DeleteFunc(all, idle)
@@ -239,16 +239,30 @@ func idle(a asked) bool { return len(a.flights) == 0 }
 // requests that are under way to the server.
 func (x serverSide) sessions() []asked {
 	var all []asked
+	at := map[*Session]int{}
 	for _, party := range x.shared.Parties() {
 		h := party.Owner.(*Host)
 		for _, s := range h.openSessions() {
+			if i, known := at[s]; known { // by another name of the server
+				if s.has(party.Server) {
+					all[i].server = party.Server
+				}
+				continue
+			}
 			a := asked{host: h, server: party.Server, session: s}
 			if a.flights, a.free = s.inFlight(x.shared); !idle(a) || x.shared.Serves(h, s.profile()) {
+				at[s] = len(all)
 				all = append(all, a)
 			}
 		}
 	}
 	return all
+}
+
+// ofOneHost reports whether all parties are one host, which may have several names
+// for a server.
+func ofOneHost(parties []conn.Party) bool {
+	return len(parties) > 0 && !slices.ContainsFunc(parties, func(p conn.Party) bool { return p.Owner != parties[0].Owner })
 }
 
 // ownNotifications is how the names of notifications begin that are Patchbay's

@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,7 +52,8 @@ type ServerStatus struct {
 	Transport config.Transport `json:"transport"`
 	Target    string           `json:"target"` // command line or URL, masked
 	Origin    config.Origin    `json:"origin"`
-	Config    json.RawMessage  `json:"config"` // the entry, masked unless secrets were asked for
+	Adopted   string           `json:"adopted,omitempty"` // the endpoint by which its product uses it through Patchbay
+	Config    json.RawMessage  `json:"config"`            // the entry, masked unless secrets were asked for
 
 	ServerInfo   json.RawMessage `json:"serverInfo,omitempty"`   // as the server introduced itself
 	Capabilities json.RawMessage `json:"capabilities,omitempty"` // that the server declares
@@ -87,7 +89,16 @@ type ServerStatus struct {
 	launch   policy.Launch // what an approval covers
 	hash     string        // of the launch
 	approved bool          // it needs an approval and has one
+	plain    string        // what rules and hooks call it, where that is not its name
 }
+
+// isAlias reports whether a name is that of an adopted server as its product has
+// it, <product>/<name>. It means that declaration whatever else is called so, and
+// nobody has it who does not ask for it.
+func isAlias(name string) bool { return strings.Contains(name, "/") }
+
+// ruled is the name by which rules and hooks know a server.
+func (s *ServerStatus) ruled() string { return cmp.Or(s.plain, s.Name) }
 
 // usable reports whether a declaration may be connected, as far as the files
 // decide that.
@@ -109,18 +120,19 @@ func (s ServerStatus) called(name string) bool {
 // reading is what all configuration said when it was last read. It does not
 // change once made.
 type reading struct {
-	snap     Snapshot // without connections, which are added when it is looked at
+	snap     Snapshot       // without connections, which are added when it is looked at
+	servers  []ServerStatus // those of snap, and the aliases of adopted ones
 	settings config.Settings
 	rules    *policy.Rules // of the settings
 	shown    []policy.Shown
-	inForce  map[string]int // the declaration that stands for a name, by its place in snap.Servers
+	inForce  map[string]int // the declaration that stands for a name, by its place in servers
 
 	goodSettings map[string]goodSettings
 }
 
-func newReading(snap Snapshot, s settings) *reading {
-	r := &reading{snap: snap, settings: s.user, rules: policy.NewRules(s.rules, true), shown: s.shown, inForce: make(map[string]int, len(snap.Servers)), goodSettings: s.good}
-	for i, st := range snap.Servers {
+func newReading(snap Snapshot, aliases []ServerStatus, s settings) *reading {
+	r := &reading{snap: snap, servers: slices.Concat(snap.Servers, aliases), settings: s.user, rules: policy.NewRules(s.rules, true), shown: s.shown, inForce: map[string]int{}, goodSettings: s.good}
+	for i, st := range r.servers {
 		if st.InForce {
 			r.inForce[st.Name] = i
 		}
@@ -132,7 +144,7 @@ func newReading(snap Snapshot, s settings) *reading {
 // file spells it.
 func (r *reading) find(name string) (*ServerStatus, error) {
 	if i, ok := r.inForce[name]; ok {
-		return &r.snap.Servers[i], nil
+		return &r.servers[i], nil
 	}
 	st, err := r.snap.find(name)
 	return &st, err
@@ -229,10 +241,11 @@ func (h *Host) reload(ctx context.Context) error {
 	settings := h.readSettings()
 	scan := h.scan
 	scan.Disabled = settings.user.Discovery.DisabledProviders
-	scan.Endpoints = append([]string{settings.user.Gateway.Endpoint()}, h.served...)
 	var damaged []config.Problem
+	scan.Adopted, damaged = h.readAdopted()
+	scan.Endpoints = append([]string{settings.user.Gateway.Endpoint()}, h.served...)
 	var pins sync.WaitGroup
-	pins.Go(func() { damaged = h.readPins() }) // there may be many
+	pins.Go(func() { damaged = append(damaged, h.readPins()...) }) // there may be many
 	found := discover.Scan(ctx, scan)
 	pins.Wait()
 	if ctx.Err() != nil {
@@ -246,6 +259,7 @@ func (h *Host) reload(ctx context.Context) error {
 		problems = append(problems, hooks.problem())
 	}
 	var candidates []config.Candidate
+	var aliases []ServerStatus
 	entries := slices.Concat(found.Entries, h.inProcessEntries(), h.appliedEntries())
 	for i := range entries { // those of the scan, which nobody else has
 		if e := &entries[i]; e.Origin.Project == "" && e.Server.Shared != config.SharedNever && slices.Contains(found.SharedServers, e.Name) {
@@ -263,6 +277,11 @@ func (h *Host) reload(ctx context.Context) error {
 			h.tryExpansion(&c)
 		}
 		candidates = append(candidates, c)
+		if e.Adopted != "" {
+			alias := h.status(config.Merged{Candidate: c, InForce: true}, launches[originKey(e)])
+			alias.plain, alias.Name, alias.Title, alias.entry.Name = e.Name, e.Adopted, "", e.Adopted
+			aliases = append(aliases, alias)
+		}
 	}
 	snap := Snapshot{
 		Dir: h.opts.Dir, Project: h.places.project,
@@ -280,7 +299,7 @@ func (h *Host) reload(ctx context.Context) error {
 			return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("%d configuration problem(s)", len(bad)), Problems: bad}
 		}
 	}
-	last, now := h.reading.Load(), newReading(snap, settings)
+	last, now := h.reading.Load(), newReading(snap, aliases, settings)
 	changed := last == nil || !reflect.DeepEqual(last, now)
 	if changed {
 		h.reading.Store(now)
@@ -290,7 +309,7 @@ func (h *Host) reload(ctx context.Context) error {
 		h.reportProblems(last, now)
 	}
 	h.manager.Limit(conn.Limits{Processes: settings.user.Limits.Processes, Starts: settings.user.Limits.Starts})
-	h.manager.Apply(h.targets(snap.Servers))
+	h.manager.Apply(h.targets(now.servers))
 	if changed { // or every session would look for what is new in vain
 		h.news.announce()
 	}
@@ -357,7 +376,7 @@ func (h *Host) status(m config.Merged, l hashedLaunch) ServerStatus {
 	s := ServerStatus{
 		Name: e.Name, Title: e.Title, State: m.State, Reason: m.Reason,
 		InForce: m.InForce, ShadowedBy: m.ShadowedBy, Why: m.Why, SameAs: m.SameAs, Skip: e.Skip,
-		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin,
+		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin, Adopted: e.Adopted,
 		Config: config.MarshalMasked(e.Server), Problems: e.Problems,
 		Server: e.Server, entry: e, launch: l.Launch, hash: l.hash, approved: e.Origin.Project != "" && !m.Untrusted,
 	}

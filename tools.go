@@ -175,7 +175,7 @@ func (h *Host) mayShow(set *toolSet, t *offered, def json.RawMessage) bool {
 		return true
 	}
 	at, ok := set.inputs.reading.inForce[t.Server]
-	return ok && h.holds(set.inputs.reading.snap.Servers[at].hash, def)
+	return ok && h.holds(set.inputs.reading.servers[at].hash, def)
 }
 
 // Load waits until every server is connected or cannot be, and returns the

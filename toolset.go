@@ -65,8 +65,8 @@ func (s *Session) toolInputs() toolInputs { return s.host.toolInputs(s.profile()
 // toolInputs is what a tool set of those servers is made of that are selected.
 func (h *Host) toolInputs(p conn.Profile, selects func(r *reading, server string) bool) toolInputs {
 	in := toolInputs{reading: h.reading.Load(), pins: h.pinsSeq.Load()}
-	for i := range in.reading.snap.Servers {
-		st := &in.reading.snap.Servers[i]
+	for i := range in.reading.servers {
+		st := &in.reading.servers[i]
 		if !st.InForce || !selects(in.reading, st.Name) {
 			continue
 		}
@@ -88,7 +88,7 @@ func (s *Session) has(server string) bool { return s.selects(s.host.reading.Load
 
 func (s *Session) selects(r *reading, server string) bool {
 	p := s.selection(r)
-	return p.Servers == nil || slices.Contains(p.Servers, server)
+	return p.Servers == nil && !isAlias(server) || slices.Contains(p.Servers, server)
 }
 
 // selection is what of all servers and tools is there for the session. A profile
@@ -265,7 +265,7 @@ func (r *reading) exposed(ref bridge.Ref) bridge.Exposed {
 	if !ok {
 		return bridge.Exposed{Ref: ref, Name: ref.Tool} // ours
 	}
-	st := &r.snap.Servers[at]
+	st := &r.servers[at]
 	return bridge.Exposed{Ref: ref, Name: toolRule(st.Server, ref.Tool).ExposedName, Project: st.Origin.Project != ""}
 }
 
@@ -285,7 +285,7 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 	r := set.inputs.reading
 	var servers []string
 	for _, st := range set.inputs.servers {
-		servers = append(servers, st.Name)
+		servers = append(servers, st.ruled())
 	}
 	known := make([]*policy.Tool, len(all))
 	for i := range all {
@@ -295,12 +295,17 @@ func (s *Session) applyRules(set *toolSet, all []offered) {
 	for _, rule := range settled.Ambiguous {
 		set.warnings = append(set.warnings, fmt.Sprintf("the rule %s in %s could mean several servers and is not applied", rule.Pattern, rule.Source))
 	}
-	set.denied, set.idle = settled.Denied, settled.Idle
+	set.denied, set.idle = map[string]*Rule{}, settled.Idle
+	for _, st := range set.inputs.servers {
+		if rule := settled.Denied[st.ruled()]; rule != nil {
+			set.denied[st.Name] = rule
+		}
+	}
 	shown := append(slices.Clip(r.shown), policy.Shown{Patterns: s.selection(r).Tools})
 	for i, t := range all {
 		var entry config.Entry // ours have none
 		if at, ok := r.inForce[t.Server]; ok {
-			entry = r.snap.Servers[at].entry
+			entry = r.servers[at].entry
 		}
 		why, hidden := policy.Hidden(t.ruled, settled.About[i], entry.Server, shown...)
 		t.decision = s.decide(&t, settled.About[i], entry, r.settings.Permissions.Default)
@@ -503,7 +508,7 @@ func (h *Host) knownTools(r *reading, st *ServerStatus, c *conn.Catalog, p conn.
 		name, _ := wire.StringMember(def, "name")
 		t := Tool{Server: st.Name, Tool: name, Definition: def, Cached: c.Cached, Changed: held[name], provider: st.Origin.Provider, alwaysLoad: toolRule(st.Server, name).AlwaysLoad}
 		known.byName[name] = len(known.tools)
-		known.tools, known.ruled = append(known.tools, t), append(known.ruled, policy.NewTool(st.Name, name, bridge.Renderings(t.ref())))
+		known.tools, known.ruled = append(known.tools, t), append(known.ruled, policy.NewTool(st.ruled(), name, bridge.Renderings(bridge.Ref{Server: st.ruled(), Tool: name})))
 	}
 	h.knownMu.Lock()
 	defer h.knownMu.Unlock()

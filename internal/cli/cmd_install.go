@@ -46,7 +46,8 @@ changes nothing.
 The product names tools after the entry, the server and the tool, as Claude Code
 does: mcp__patchbay__github__create_issue. Its own rules about tools have to say so.
 
-Servers that the product has itself it then has twice, and "install" says which.
+Servers that the product has itself it then has twice, and "install" says which;
+"patchbay adopt" has it use those through Patchbay, under their own names.
 To leave them to Patchbay, import them and remove them from the product's file; to
 leave them to the product, disable them, which hides them from all agents that
 Patchbay serves.

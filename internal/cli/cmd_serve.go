@@ -102,7 +102,7 @@ one ends at once.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.http, "http", "", "`address` to listen on (default: gateway.listen of the settings, else 127.0.0.1:7332)")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
-	flags.StringVar(&f.endpoint, "endpoint", "", "with --stdio: one `server`, or @profile (default: everything)")
+	flags.StringVar(&f.endpoint, "endpoint", "", "with --stdio: one `server`, an adopted one as product/server, or @profile (default: everything)")
 	flags.BoolVar(&f.noCode, "no-code", false, "without the built-in coding tools (not part of this version yet)")
 	flags.BoolVar(&f.noAuth, "no-auth", false, "answer requests without a token, on this machine's own addresses only")
 	flags.BoolVar(&f.insecureBind, "insecure-bind", false, "let other machines connect without TLS")

@@ -9,7 +9,7 @@
 // host if the daemon dies. The types on the wire are the host's own: there is
 // no second model.
 //
-//	routes and client methods           control.go, install.go, token.go, session.go, call.go, user.go, watch.go
+//	routes and client methods           control.go, install.go, adopt.go, token.go, session.go, call.go, user.go, watch.go
 //	client: in memory, of a daemon      client.go, patience.go, inprocess.go
 //	the socket, and whose it is         socket.go, identity.go, os_*.go, peer_*.go
 //	the daemon and its views            daemon.go, views.go
@@ -55,6 +55,8 @@ func Handler(h *patchbay.Host) http.Handler {
 		"POST /v1/token":                 token,
 		"POST /v1/install":               install,
 		"POST /v1/uninstall":             uninstall,
+		"POST /v1/adopt":                 adopt,
+		"POST /v1/release":               release,
 		"POST /v1/reload":                reload,
 		"POST /v1/wait":                  wait,
 		"POST /v1/server/connect":        connect,

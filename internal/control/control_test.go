@@ -144,6 +144,16 @@ func TestEveryMethod(t *testing.T) {
 	if done.Action != "removed" || !done.Deleted {
 		t.Errorf("Uninstall: %+v", done)
 	}
+	adoption, err := c.Adopt(ctx, patchbay.AdoptRequest{Product: "cursor", Command: entry.Command, DryRun: true})
+	step("Adopt", err)
+	if len(adoption.Servers) != 1 {
+		t.Errorf("Adopt: %+v", adoption)
+	}
+	adoption, err = c.Release(ctx, patchbay.AdoptRequest{Product: "cursor"})
+	step("Release", err)
+	if len(adoption.Servers) != 0 {
+		t.Errorf("Release: %+v", adoption)
+	}
 	before, _ := c.Snapshot(ctx, false)
 	other := filepath.Join(before.Project, ".mcp.json")
 	if err := os.WriteFile(other, []byte(`{"mcpServers": {}}`), 0o644); err != nil {
