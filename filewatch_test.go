@@ -2,12 +2,15 @@ package patchbay_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -202,5 +205,49 @@ func TestReloadWithoutChange(t *testing.T) {
 	}
 	if now := h.Snapshot().Seq; now == before {
 		t.Error("a change is no news")
+	}
+}
+
+// A server that gets another name keeps its process, and one that is edited the
+// calls that are under way, with whatever it asks in them.
+func TestRenamedAndEdited(t *testing.T) {
+	c := watching(t)
+	c.opts.Lazy = false
+	c.declare(map[string]config.Server{"old": scripted()})
+	h := c.open()
+	awaitState(t, h, "old", config.Connected)
+	before := h.Processes()
+	c.declare(map[string]config.Server{"new": scripted()})
+	c.has(h, "new")
+	awaitState(t, h, "new", config.Connected)
+	after := h.Processes()
+	if len(before) != 1 || len(after) != 1 || before[0].PID != after[0].PID || after[0].Server != "new" {
+		t.Errorf("renamed: %+v\nbefore: %+v", after, before)
+	}
+
+	edited := scripted("-discover=unknown")
+	c.declare(map[string]config.Server{"srv": edited})
+	var asked atomic.Int32
+	var first string
+	s := session(t, h, patchbay.SessionOptions{Default: patchbay.Allow, Client: &patchbay.Client{
+		Elicit: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			if asked.Add(1) == 1 {
+				edited.Env["ANOTHER"] = config.NewSecret("value")
+				c.declare(map[string]config.Server{"srv": edited})
+				await(t, h, "another process", func(patchbay.Snapshot) bool {
+					all := h.Processes()
+					return len(all) == 1 && fmt.Sprint(all[0].PID) != first
+				})
+			}
+			return json.RawMessage(`{"action":"decline"}`), nil
+		},
+	}})
+	c.has(h, "srv")
+	first = say(t, s, "srv.pid", `{}`)
+	if got := say(t, s, "srv.ask", `{"count":2}`); got != "decline decline" {
+		t.Errorf("the call under way: %q", got)
+	}
+	if now := say(t, s, "srv.pid", `{}`); now == first {
+		t.Errorf("process %s goes on", now)
 	}
 }

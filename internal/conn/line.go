@@ -67,6 +67,7 @@ type line struct {
 var (
 	errReplaced  = errors.New("the server is started anew")
 	errRetired   = errors.New("the server is not configured any more")
+	errEdited    = errors.New("its configuration changed")
 	errTakenOver = errors.New("another connection took its place")
 	errIdle      = errors.New("nobody used the server")
 )

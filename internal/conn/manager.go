@@ -240,7 +240,9 @@ func newManagerIn(p *pool, o Options) *Manager {
 
 // Apply makes the servers those of want, and returns at once: what has to be
 // started or stopped is so in the background. Servers whose ConnectHash stays
-// the same keep their connection. Applying the same twice changes nothing.
+// the same keep their connection, also under another name. Those that are reached
+// differently are started anew; calls under way come to their end where they are.
+// Applying the same twice changes nothing.
 func (m *Manager) Apply(want map[string]Target) {
 	m.pool.mu.Lock()
 	defer m.pool.unlock()
@@ -262,15 +264,30 @@ func (m *Manager) Apply(want map[string]Target) {
 		}
 		return 1
 	})
-	before := map[string]*line{}
+	before, again := map[string]*line{}, map[string]bool{}
+	var left []*seat
 	for _, name := range names {
 		if act := acts[name]; act == stop || act == restart {
-			up := m.seats[name].up
-			before[name] = up.standing
-			m.seats[name].leave()
-			up.sweep(m, false)
+			s := m.seats[name]
+			before[name] = s.up.standing
+			s.leave()
+			left = append(left, s)
+		}
+		if act := acts[name]; act == start || act == restart {
+			again[want[name].ConnectHash] = true
 		}
 	}
+	// What is wanted again, under another name, must not end before it is.
+	sweep := func(wanted bool) {
+		for _, s := range left {
+			if (s.up.key.owner == nil && again[s.up.key.hash]) != wanted {
+				continue
+			}
+			edited := acts[s.name] == restart && !want[s.name].off() && !s.target.off()
+			s.up.sweep(m, false, edited, s)
+		}
+	}
+	sweep(false)
 	for _, name := range names {
 		switch acts[name] {
 		case keep:
@@ -284,6 +301,7 @@ func (m *Manager) Apply(want map[string]Target) {
 		}
 		m.pool.news[m] = true
 	}
+	sweep(true)
 }
 
 // Server returns the server of that name, as it is reached with a profile.
@@ -502,7 +520,7 @@ func (m *Manager) Close() error {
 		delete(p.managers, m)
 		for _, s := range m.seats {
 			s.leave()
-			s.up.sweep(m, true)
+			s.up.sweep(m, true, false, s)
 			if s.up.key.owner != nil {
 				delete(p.split, s.up.key)
 			}
@@ -512,6 +530,7 @@ func (m *Manager) Close() error {
 	p.unlock()
 	m.stop()
 	for _, l := range ending {
+		l.stop() // calls that were let go on have had their time
 		<-l.done
 	}
 	if m.owned != nil {

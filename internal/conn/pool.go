@@ -122,6 +122,7 @@ type upstream struct {
 	lines    map[lineKey]*line
 	standing *line
 	ending   []*line // retired, and perhaps not yet gone
+	former   *seat   // the last, if calls of it may still be under way
 
 	// What is known of the server that decides who can share a connection.
 	asksRoots bool             // it asks its clients for their roots
@@ -195,8 +196,10 @@ func (s *seat) leave() {
 }
 
 // sweep draws the consequences of a seat that was given up by a Manager: what
-// nobody needs any more ends. If the Manager is being closed that is at once.
-func (up *upstream) sweep(m *Manager, closing bool) {
+// nobody needs any more ends. If the Manager is being closed that is at once. Where
+// the server is reached differently from now on, calls under way come to their end,
+// and what it asks in them is for whoever had the seat.
+func (up *upstream) sweep(m *Manager, closing, edited bool, s *seat) {
 	if len(up.seats) > 0 {
 		up.adopt()
 		if ended := up.prune(!closing); closing {
@@ -206,14 +209,28 @@ func (up *upstream) sweep(m *Manager, closing bool) {
 	}
 	delete(up.pool.upstreams, up.key)
 	m.ending = slices.DeleteFunc(m.ending, (*line).gone)
+	why := errRetired
+	if edited {
+		why, up.former = errEdited, cmp.Or(up.former, s) // not one that is another name of it
+	}
 	for _, l := range up.lines {
-		up.close(l, errRetired, false)
+		up.close(l, why, edited)
 		m.ending = append(m.ending, l)
 	}
 	for _, l := range up.ending {
-		l.stop() // it has had its time
+		if !edited {
+			l.stop() // it has had its time
+		}
 		m.ending = append(m.ending, l)
 	}
+}
+
+// parties are the seats of those whose calls may be under way.
+func (up *upstream) parties() []*seat {
+	if len(up.seats) == 0 && up.former != nil {
+		return []*seat{up.former}
+	}
+	return up.seats
 }
 
 // lead is the seat whose Manager dials: the first that may do what it takes.

@@ -676,3 +676,42 @@ func TestCloseTwice(t *testing.T) {
 		}
 	})
 }
+
+// A server whose entry is edited is started anew for what comes, while calls under
+// way come to their end; those that cannot say why.
+func TestEditedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, now := &fake{call: slowly(20 * second)}, &fake{}
+		m := NewManager(Options{})
+		s := one(t, m, local(old))
+		answered := make(chan error, 1)
+		go func() { answered <- call(t.Context(), s) }()
+		synctest.Wait()
+		edited := local(now)
+		edited.ConnectHash = "2"
+		one(t, m, edited)
+		mustCall(t, s)
+		if now.started() != 1 || !old.running() {
+			t.Errorf("%d starts, the old one runs: %v", now.started(), old.running())
+		}
+		if err := <-answered; err != nil {
+			t.Errorf("the call under way: %v", err)
+		}
+		synctest.Wait()
+		if old.running() {
+			t.Error("the old one goes on")
+		}
+
+		now.set(func() { now.call = slowly(20 * second) })
+		go func() { answered <- call(t.Context(), s) }()
+		synctest.Wait()
+		one(t, m, local(&fake{}))
+		synctest.Wait()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-answered; err == nil || !strings.Contains(err.Error(), "its configuration changed") {
+			t.Errorf("the call of a server that was edited and ended: %v", err)
+		}
+	})
+}

@@ -60,7 +60,7 @@ func (s *Shared) Parties() []Party {
 	up.pool.mu.Lock()
 	defer up.pool.mu.Unlock()
 	var all []Party
-	for _, seat := range up.seats {
+	for _, seat := range up.parties() {
 		all = append(all, Party{seat.manager.opts.Owner, seat.name})
 	}
 	return all
@@ -75,7 +75,7 @@ func (s *Shared) Serves(owner any, p Profile) bool {
 	up := s.line.up
 	up.pool.mu.Lock()
 	defer up.pool.mu.Unlock()
-	return slices.ContainsFunc(up.seats, func(seat *seat) bool {
+	return slices.ContainsFunc(up.parties(), func(seat *seat) bool {
 		return seat.manager.opts.Owner == owner && up.keyOf(seat.manager.declared(p)) == s.line.key
 	})
 }
