@@ -19,7 +19,7 @@ const nativeProvider = "patchbay"
 
 // Change says what an operation did to which file.
 type Change struct {
-	Action string       `json:"action"` // added, replaced, removed, enabled, disabled, shared, not shared, imported, approved, rejected, accepted, answered, unchanged
+	Action string       `json:"action"` // added, replaced, removed, renamed, enabled, disabled, shared, not shared, imported, approved, rejected, accepted, answered, unchanged
 	Name   string       `json:"name"`
 	Scope  config.Scope `json:"scope,omitempty"`
 	File   string       `json:"file,omitempty"` // the file that was changed, or would be
@@ -230,18 +230,17 @@ type RemoveRequest struct {
 func (h *Host) Remove(ctx context.Context, r RemoveRequest) (Change, error) {
 	ctx, end := h.change(ctx)
 	defer end()
-	st, err := h.removable(r)
+	st, err := h.written(r, byHand{
+		notJSON:   fmt.Sprintf("Remove the entry there by hand, or run `patchbay disable %s`.", r.Name),
+		sameScope: "Remove it from one of the files by hand.",
+		elsewhere: fmt.Sprintf("`patchbay disable %s` switches it off here; `patchbay remove %s --from PRODUCT` edits that file.", r.Name, r.Name),
+	})
 	if err != nil {
 		return Change{}, err
 	}
-	opts := atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}
-	switch {
-	case st.Origin.Provider == nativeProvider:
-		if _, opts, err = h.fileOf(st.Origin.Scope); err != nil {
-			return Change{}, err
-		}
-	case st.Origin.Project != "":
-		opts = atomicfile.Options{Within: h.places.project, LockDir: h.places.lockDir()}
+	opts, err := h.fileOptions(st.Origin)
+	if err != nil {
+		return Change{}, err
 	}
 	changed, err := atomicfile.Update(ctx, st.Origin.File, opts, func(old []byte) ([]byte, error) {
 		return config.RemoveMember(old, st.Origin.Pointer)
@@ -255,8 +254,27 @@ func (h *Host) Remove(ctx context.Context, r RemoveRequest) (Change, error) {
 	return Change{Action: "removed", Name: st.Name, Scope: st.Origin.Scope, File: st.Origin.File}, h.reload(ctx)
 }
 
-// removable finds the one declaration a request means.
-func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
+// fileOptions returns the rules for writing the file of an entry.
+func (h *Host) fileOptions(o config.Origin) (opts atomicfile.Options, err error) {
+	switch {
+	case o.Provider == nativeProvider:
+		_, opts, err = h.fileOf(o.Scope)
+		return opts, err
+	case o.Project != "":
+		return atomicfile.Options{Within: h.places.project, LockDir: h.places.lockDir()}, nil
+	}
+	return atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}, nil
+}
+
+// byHand is what a person can do where a declaration is not edited.
+type byHand struct {
+	notJSON   string
+	sameScope string // it is in several files of one scope
+	elsewhere string // it is in a file of another product, PRODUCT
+}
+
+// written finds the one declaration that is to be edited.
+func (h *Host) written(r RemoveRequest, instead byHand) (ServerStatus, error) {
 	provider := r.From
 	if provider == "" {
 		provider = nativeProvider
@@ -276,7 +294,7 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 	switch {
 	case len(found) == 1 && !editable(found[0].Origin.File):
 		return ServerStatus{}, errorf(KindConfigInvalid, "%s is not JSON; Patchbay does not edit it.", found[0].Origin.File).
-			hint("Remove the entry there by hand, or run `patchbay disable %s`.", r.Name)
+			hint("%s", instead.notJSON)
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
@@ -288,7 +306,7 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 		}
 		err := errorf(KindConfigInvalid, "Server %q exists in several places: %s", r.Name, strings.Join(places, ", "))
 		if sameScope {
-			return ServerStatus{}, err.hint("Remove it from one of the files by hand.")
+			return ServerStatus{}, err.hint("%s", instead.sameScope)
 		}
 		return ServerStatus{}, err.hint("Say which with --scope.")
 	case r.Scope != "":
@@ -296,7 +314,7 @@ func (h *Host) removable(r RemoveRequest) (ServerStatus, error) {
 	case elsewhere != nil:
 		o := elsewhere.Origin
 		return ServerStatus{}, errorf(KindNotFound, "Server %q comes from %s (%s:%d), not from Patchbay's own files.", r.Name, o.Product, o.File, o.Line).
-			hint("`patchbay disable %s` switches it off here; `patchbay remove %s --from %s` edits that file.", r.Name, r.Name, o.Provider)
+			hint("%s", strings.ReplaceAll(instead.elsewhere, "PRODUCT", o.Provider))
 	}
 	_, err := h.reading.Load().find(r.Name)
 	if err == nil {

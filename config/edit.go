@@ -79,6 +79,36 @@ func RemoveMember(src []byte, pointer string) ([]byte, error) {
 	return whole(d.apply(d.remove(at.in, at.index)...))
 }
 
+// RenameMember gives the member at a JSON pointer another name, in its place and
+// with its comments. The file is returned as it is if there is no such member; a
+// name that another member of the object has is an error.
+func RenameMember(src []byte, pointer, name string) ([]byte, error) {
+	names, err := memberNames(pointer)
+	if err != nil || len(bytes.TrimSpace(src)) == 0 {
+		return src, err
+	}
+	short, whole, err := condense(src, names, MaxFileSize)
+	if err != nil {
+		return nil, err
+	}
+	d, err := parseDocument(short)
+	if err != nil {
+		return nil, err
+	}
+	at, err := d.find(names)
+	if err != nil || at.index < 0 {
+		return src, err
+	}
+	for _, m := range at.in.obj.Members {
+		if m.Name.Value.(hujson.Literal).String() == name {
+			line, _ := d.lines.at(m.Name.StartOffset)
+			return nil, fmt.Errorf("line %d: there is a member %q already", line, name)
+		}
+	}
+	old := at.in.obj.Members[at.index].Name
+	return whole(d.apply(splice{old.StartOffset, old.EndOffset, string(hujson.String(name))}))
+}
+
 func memberNames(pointer string) ([]string, error) {
 	if !strings.HasPrefix(pointer, "/") {
 		return nil, fmt.Errorf("%q is not a JSON pointer to a member", pointer)

@@ -75,7 +75,7 @@ func (a *app) rootCommand() *cobra.Command {
 			a.toolsCommand(), a.callCommand(), a.doctorCommand(),
 		}},
 		{"See", []*cobra.Command{a.statusCommand(), a.getCommand(), a.whyCommand(), a.logsCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand()}},
-		{"Change", []*cobra.Command{a.addJSONCommand(), a.importCommand(), a.inputsCommand(), a.enableCommand(), a.disableCommand(), a.shareCommand(), a.removeCommand()}},
+		{"Change", []*cobra.Command{a.addJSONCommand(), a.importCommand(), a.inputsCommand(), a.enableCommand(), a.disableCommand(), a.shareCommand(), a.renameCommand(), a.removeCommand()}},
 		{"Allow", []*cobra.Command{a.rejectCommand(), a.resetCommand()}},
 		{"Operate", []*cobra.Command{a.daemonCommand(), a.tokenCommand(), a.uninstallCommand(), a.adoptCommand(), a.releaseCommand(), a.reconnectCommand(), a.reloadCommand(), a.versionCommand(), help}},
 	}

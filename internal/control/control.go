@@ -44,6 +44,7 @@ func Handler(h *patchbay.Host) http.Handler {
 		"GET /v1/server":                 server,
 		"POST /v1/servers":               add,
 		"POST /v1/server/remove":         remove,
+		"POST /v1/server/rename":         rename,
 		"POST /v1/server/enabled":        setEnabled,
 		"POST /v1/server/shared":         setShared,
 		"POST /v1/server/inputs":         giveInputs,
@@ -218,6 +219,19 @@ func remove(h *patchbay.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return h.Remove(r.Context(), req)
+}
+
+// Rename changes the name of a server in the file that declares it.
+func (c *Client) Rename(ctx context.Context, req patchbay.RenameRequest) (ch patchbay.Change, err error) {
+	return ch, c.call(ctx, "POST", "/v1/server/rename", req, &ch)
+}
+
+func rename(h *patchbay.Host, r *http.Request) (any, error) {
+	req, err := decode[patchbay.RenameRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return h.Rename(r.Context(), req)
 }
 
 // SetShared has all directories have one process of a server, or not.

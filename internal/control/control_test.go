@@ -123,7 +123,12 @@ func TestEveryMethod(t *testing.T) {
 	if ch.Action != "disabled" {
 		t.Errorf("SetEnabled: %+v", ch)
 	}
-	ch, err = c.Remove(ctx, patchbay.RemoveRequest{Name: "mine"})
+	ch, err = c.Rename(ctx, patchbay.RenameRequest{RemoveRequest: patchbay.RemoveRequest{Name: "mine"}, NewName: "own"})
+	step("Rename", err)
+	if ch.Action != "renamed" || ch.Name != "own" {
+		t.Errorf("Rename: %+v", ch)
+	}
+	ch, err = c.Remove(ctx, patchbay.RemoveRequest{Name: "own"})
 	step("Remove", err)
 	if ch.Action != "removed" {
 		t.Errorf("Remove: %+v", ch)

@@ -227,6 +227,18 @@ func remember(known map[string]PinnedTool, tools Definitions, now time.Time) {
 	}
 }
 
+// Copy has what is remembered of a server be remembered of another one, too.
+func (p *Pins) Copy(from, to string) {
+	if tools, ok := p.servers[from]; ok {
+		p.set(to, tools)
+	}
+	if text, ok := p.instructions[from]; ok {
+		instructions := maps.Clone(p.instructions)
+		instructions[to] = text
+		p.instructions = instructions
+	}
+}
+
 // set never changes a map in place, so that a copy of Pins stays what it was.
 func (p *Pins) set(server string, tools map[string]PinnedTool) {
 	servers := maps.Clone(p.servers)
