@@ -2,6 +2,7 @@ package patchbay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -275,9 +276,9 @@ type byHand struct {
 
 // written finds the one declaration that is to be edited.
 func (h *Host) written(r RemoveRequest, instead byHand) (ServerStatus, error) {
-	provider := r.From
-	if provider == "" {
-		provider = nativeProvider
+	provider := cmp.Or(productID(r.From), nativeProvider)
+	if err := unknownProduct(provider); err != nil {
+		return ServerStatus{}, err
 	}
 	var found []ServerStatus
 	var elsewhere *ServerStatus

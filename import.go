@@ -20,6 +20,24 @@ type Provider = discover.Provider
 // Providers returns every product Patchbay knows, in order of priority.
 func Providers() []Provider { return discover.Providers() }
 
+// unknownProduct is the error for a product that nobody knows, nil if there is one
+// of that id.
+func unknownProduct(id string) error {
+	var ids []string
+	for _, p := range Providers() {
+		if p.ID == id {
+			return nil
+		}
+		ids = append(ids, p.ID)
+	}
+	slices.Sort(ids)
+	err := errorf(KindNotFound, "No product named %q.", id)
+	if n := nearest(id, ids); n != "" {
+		return err.hint("Did you mean %q?", n)
+	}
+	return err.hint("Known: %s", joinNames(ids))
+}
+
 // ImportRequest asks for a product's servers to be copied into a file of
 // Patchbay's own.
 type ImportRequest struct {
@@ -145,18 +163,9 @@ func translate(st ServerStatus) (server json.RawMessage, note string, err error)
 
 // importable returns the declarations of a provider that a request means.
 func (h *Host) importable(r ImportRequest) ([]ServerStatus, error) {
-	known := false
-	var ids []string
-	for _, p := range Providers() {
-		known = known || p.ID == r.Provider
-		ids = append(ids, p.ID)
-	}
-	if !known {
-		err := errorf(KindNotFound, "No product named %q.", r.Provider)
-		if n := nearest(r.Provider, ids); n != "" {
-			return nil, err.hint("Did you mean %q?", n)
-		}
-		return nil, err.hint("Known: %s", joinNames(ids))
+	r.Provider = productID(r.Provider)
+	if err := unknownProduct(r.Provider); err != nil {
+		return nil, err
 	}
 	theirs := slices.DeleteFunc(slices.Clone(h.reading.Load().snap.Servers), func(st ServerStatus) bool { return st.Origin.Provider != r.Provider })
 	for _, name := range r.Names {
