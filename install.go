@@ -244,8 +244,20 @@ func (h *Host) edit(ctx context.Context, target discover.Target, r InstallReques
 			return done, err
 		}
 		done.Deleted = true
+		h.removeEmpty(filepath.Dir(target.File))
 	}
 	return done, h.reload(ctx)
+}
+
+// removeEmpty removes a directory in which nothing is left, and those above it, up
+// to the home directory or the project.
+func (h *Host) removeEmpty(dir string) {
+	for dir != h.opts.Home && dir != h.places.project && filepath.Dir(dir) != dir {
+		if os.Remove(dir) != nil { // something is in it
+			return
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // explain turns what a target says of a file into an error for people.

@@ -35,6 +35,9 @@ type Snapshot struct {
 // SourceFile is one configuration file that was found, and what became of it.
 type SourceFile = discover.File
 
+// SkipItself is ServerStatus.Skip of an entry that is Patchbay itself.
+const SkipItself = discover.SkipItself
+
 // ServerStatus is one declaration of a server and where it stands.
 type ServerStatus struct {
 	Name   string       `json:"name"`

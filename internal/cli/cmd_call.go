@@ -66,6 +66,7 @@ func (a *app) call(ctx context.Context, c *control.Client, tool string, given to
 		if denied := lookUp(ctx, c, tool); denied != nil && kindOf(denied) == patchbay.KindDenied {
 			return denied
 		}
+		return unknownTool(ctx, c, tool, err)
 	}
 	if err != nil {
 		if e := asError(err); e.Kind == patchbay.KindServer {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,12 +115,24 @@ func health(servers []patchbay.ServerStatus) error {
 }
 
 func (p *printer) list(snap patchbay.Snapshot, sources bool, hidden int) {
+	var itself []string // the products that have Patchbay, which is no server of its own
+	if !sources {
+		snap.Servers = slices.DeleteFunc(snap.Servers, func(s patchbay.ServerStatus) bool {
+			if s.Skip == patchbay.SkipItself {
+				itself = append(itself, fmt.Sprintf("%s (%s)", s.Origin.Product, s.Origin.Scope))
+			}
+			return s.Skip == patchbay.SkipItself
+		})
+	}
 	if len(snap.Servers) == 0 {
 		p.line("No MCP servers found. `patchbay add <name> -- <command>` adds one.")
 	} else if sources {
 		p.sourceTable(snap.Servers)
 	} else {
 		p.serverTable(snap.Servers)
+	}
+	if len(itself) > 0 {
+		p.line("\nPatchbay itself is installed in %s.", strings.Join(itself, ", "))
 	}
 	p.reasons(snap.Servers)
 	p.footnotes(snap, hidden)

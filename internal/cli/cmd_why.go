@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ among the tools of earlier connections. Rules that fit nothing are named, too.`,
 			return a.withClient(cmd.Context(), func(c *control.Client) error {
 				e, err := c.Why(cmd.Context(), args[0])
 				if err != nil {
-					return a.unknownTool(cmd, c, args[0], err)
+					return unknownTool(cmd.Context(), c, args[0], err)
 				}
 				snap, err := c.Snapshot(cmd.Context(), false)
 				if err != nil {
@@ -49,24 +50,46 @@ func aboutRules(all []config.Problem) []config.Problem {
 	})
 }
 
-// unknownTool adds to an error that a tool's server may have it all the same,
-// if nobody ever asked that server.
-func (a *app) unknownTool(cmd *cobra.Command, c *control.Client, tool string, err error) error {
+// unknownTool says more of a tool that is not known: that there is no such server,
+// that nobody ever asked the server, or where its tools are listed.
+func unknownTool(ctx context.Context, c *control.Client, tool string, err error) error {
 	e := asError(err)
-	if e.Kind != patchbay.KindToolNotFound {
+	if e.Kind != patchbay.KindToolNotFound || e.Hint != "" {
 		return err
 	}
-	snap, failure := c.Snapshot(cmd.Context(), false)
+	snap, failure := c.Snapshot(ctx, false)
 	if failure != nil {
 		return failure
 	}
 	name := serverOf(tool, snap.Servers)
+	if name == "" {
+		return noSuchServer(ctx, c, tool, e, snap.Servers)
+	}
+	e.Hint = fmt.Sprintf("Its server's tools: patchbay tools %s", shellName(name))
 	for _, s := range snap.Servers {
 		if s.InForce && s.Name == name && s.Counts == nil {
-			e.Hint = fmt.Sprintf("The tools of %q are not known yet: patchbay tools %s", name, name)
+			e.Hint = fmt.Sprintf("The tools of %q are not known yet: patchbay tools %s", name, shellName(name))
 		}
 	}
 	return err
+}
+
+// noSuchServer is unknownTool for a name that begins with no server's.
+func noSuchServer(ctx context.Context, c *control.Client, tool string, e *patchbay.Error, servers []patchbay.ServerStatus) error {
+	server, _, qualified := strings.Cut(tool, ".")
+	if rest, ok := strings.CutPrefix(tool, "mcp__"); ok {
+		server, _, qualified = strings.Cut(rest, "__")
+	}
+	if qualified && server != "" {
+		if _, err := c.Server(ctx, server, false); err != nil {
+			return err
+		}
+	}
+	e.Hint = "A tool is called server.tool; `patchbay tools` lists them."
+	if slices.ContainsFunc(servers, func(s patchbay.ServerStatus) bool { return s.InForce && s.Name == tool }) {
+		e.Hint = fmt.Sprintf("%q is a server; its tools: patchbay tools %s", tool, shellName(tool))
+	}
+	return e
 }
 
 func (p *printer) explanation(e control.Explanation) {

@@ -141,7 +141,7 @@ func compareScans(t *testing.T, m *machine, target Target, old, out []byte, self
 		t.Fatalf("%s does not find the entry in\n%s", target.Provider.Product, out)
 	}
 	found := after[i]
-	if found.Skip != isItself || !found.Valid() {
+	if found.Skip != SkipItself || !found.Valid() {
 		t.Errorf("%s takes it for %+v", target.Provider.Product, found)
 	}
 	if s := found.Server; self.URL != "" && (s.URL != self.URL || s.Headers["Authorization"].Reveal() != "Bearer "+self.Token.Reveal()) ||

@@ -10,9 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/config"
 )
 
-// isItself is the reason given for an entry that would connect Patchbay to
+// SkipItself is the reason given for an entry that would connect Patchbay to
 // itself.
-const isItself = "this is Patchbay itself"
+const SkipItself = "this is Patchbay itself"
 
 // endpoint is an address that Patchbay serves.
 type endpoint struct{ host, path string }
@@ -45,22 +45,22 @@ func (s *scan) itself(server config.Server) string {
 	if e, ok := parseEndpoint(server.URL); ok && server.URL != "" {
 		for _, ours := range s.endpoints {
 			if e.host == ours.host && (e.path == ours.path || strings.HasPrefix(e.path, ours.path+"/")) {
-				return isItself
+				return SkipItself
 			}
 		}
 		// Another port of this machine: what `patchbay install` writes has a token.
 		if u, err := url.Parse(server.URL); err == nil && config.IsLoopback(u.Hostname()) && servesGateway(server.URL) && strings.HasPrefix(server.Headers["Authorization"].Reveal(), "Bearer "+config.GatewayTokenPrefix) {
-			return isItself
+			return SkipItself
 		}
 	}
 	command, args := unwrap(server.Command, server.Args)
 	if s.executable != nil && filepath.IsAbs(command) && !Remote(s.env.OS, command) {
 		if info, err := os.Stat(command); err == nil && os.SameFile(info, s.executable) {
-			return isItself
+			return SkipItself
 		}
 	}
 	if isOurName(command) && slices.ContainsFunc(args, servesMCP) {
-		return isItself
+		return SkipItself
 	}
 	return ""
 }
