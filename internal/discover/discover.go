@@ -15,6 +15,7 @@
 //	content.go    a file → what it says, once for all scans
 //	parse.go      bytes → config.Node, for JSON, TOML and YAML
 //	doc.go        config.Node → entries: names, repeated keys, paths
+//	claudeplugins.go  whose files are named by a file: plugins of Claude Code
 //	verdict.go    decisions outside the entry: lists of disabled servers
 //	self.go       entries that are Patchbay itself
 //	install.go    how to write such an entry, for every product: pure, on bytes

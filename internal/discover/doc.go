@@ -26,11 +26,12 @@ const (
 
 // doc is one file on its way to entries.
 type doc struct {
-	scan  *scan
-	place *Place
-	path  string
-	base  string // relative paths in the file start here
-	order int
+	scan   *scan
+	place  *Place
+	path   string
+	plugin *plugin // that has the file, if one has
+	base   string  // relative paths in the file start here
+	order  int
 
 	origin  config.Origin // of every entry, but for its line
 	dialect config.Dialect
@@ -50,7 +51,7 @@ type decoder func(d *doc, f *config.Fields, e *config.Entry)
 
 func (s *scan) newDoc(c candidate) *doc {
 	return &doc{
-		scan: s, place: c.place, path: c.path, base: c.base, order: c.order, dialect: c.provider.dialect,
+		scan: s, place: c.place, path: c.path, base: c.base, plugin: c.plugin, order: c.order, dialect: c.provider.dialect,
 		origin: config.Origin{
 			Provider: c.provider.ID, Product: c.provider.Product, Priority: c.provider.Priority,
 			Scope: c.place.Scope, File: c.path, AlsoReadBy: c.place.AlsoReadBy,

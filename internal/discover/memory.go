@@ -1,5 +1,7 @@
 package discover
 
+import "github.com/patchbay-mcp/patchbay/config"
+
 // Memory is what files said when they could last be read. A host that goes on
 // scanning keeps one in its Env, so that nobody loses a server, a switch or a
 // decision against one to a file that is half saved: such a file goes on saying
@@ -48,6 +50,14 @@ func (m *Memory) note(d *doc, now *content) {
 	d.origin.Project = file.project
 	d.read(file.good)
 	d.status, d.problems = status, problems
+}
+
+// good returns what a file said when it was last good; nothing if it never was.
+func (m *Memory) good(path string) config.Node {
+	if m == nil || m.files[path].good == nil {
+		return config.Node{}
+	}
+	return m.files[path].good.root
 }
 
 // has reports whether a file was good once.

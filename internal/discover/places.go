@@ -27,9 +27,10 @@ type candidate struct {
 	base     string // relative paths in the file start here
 	order    int    // in the result
 
-	inProject bool // found by its place in the project
-	fromHome  bool // found by its place in the home directory, moved by no variable
-	required  bool // named by the user: its absence is an error
+	inProject bool    // found by its place in the project
+	fromHome  bool    // found by its place in the home directory, moved by no variable
+	plugin    *plugin // that has the file, if one has
+	required  bool    // named by the user: its absence is an error
 }
 
 // candidates lists every path to look at, in the order of the result.
@@ -75,6 +76,11 @@ func (s *scan) candidates() []candidate {
 				if place.Scope == config.ScopeLocal {
 					c.base = s.env.Project // kept apart from the project it is for
 				}
+				add(c)
+			}
+		}
+		if p.ID == claudeProvider {
+			for _, c := range s.pluginCandidates(&p) {
 				add(c)
 			}
 		}

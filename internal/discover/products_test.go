@@ -40,6 +40,12 @@ Every file that Patchbay looks for, in order of precedence. It is made from the 
 		}
 	}
 	b.WriteString(strings.ReplaceAll(`
+## Plugins of Claude Code
+
+The servers of plugins are read from @.mcp.json@ and @.claude-plugin/plugin.json@ (and the files that its @mcpServers@ names) in the directories that @plugins/installed_plugins.json@ lists, of plugins that are switched on in @enabledPlugins@ and installed for the user or this project. They are called @plugin_<plugin>_<server>@, as in Claude Code;
+@${CLAUDE_PLUGIN_ROOT}@ and @${CLAUDE_PLUGIN_DATA}@ stand for the plugin's directories, which programs also find in their environment. A plugin that you or the administrator switched on is your own, and a project cannot switch it off here; the servers of one that only a project's settings switch on need approval, as the project's own do. Values
+that a plugin asks for when it is switched on (@${user_config.…}@) are not known here.
+
 ## What administrators forbid
 
 The files of Claude Code's administrator are always read, and hold for Claude Code's own servers: where there is a @managed-mcp.json@, whatever is in it, there are no servers but its own; @allowedMcpServers@ and @deniedMcpServers@ of the managed settings cannot be widened by anybody; @allowManagedMcpServersOnly@ without such a list leaves

@@ -98,6 +98,7 @@ func Providers() []Provider {
 			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~}/.claude.json", read: claudeUser, part: claudeFile},
 			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/mcp.json"},
 			{Scope: user, Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/settings.json", read: claudeSettings},
+			{Scope: user, Path: claudeDir + "/" + claudeRegistry, read: func(*doc) {}}, // see pluginCandidates
 		}},
 		{ID: "codex", Product: "Codex", Priority: 70, dialect: config.DialectNone, read: serversAt(codexServer, "mcp_servers"), Places: []Place{
 			{Scope: project, Path: ".codex/config.toml"},

@@ -29,6 +29,7 @@ type Survey struct {
 // NewSurvey looks at every place of the table, and at further files of the
 // caller's.
 func NewSurvey(env Env, further ...string) Survey {
+	env.Memory = nil // a scan may be using it
 	s := newScan(env)
 	v := Survey{files: map[string]os.FileInfo{}, links: map[string]string{}, ways: map[string]bool{}, patterns: map[string]bool{}, taken: time.Now()}
 	existing := map[string]bool{} // directories that were looked at
