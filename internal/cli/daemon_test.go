@@ -23,6 +23,7 @@ import (
 
 // All commands and agents use one process of a server.
 func TestDaemonIsShared(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	configure(t, s.home, fmt.Sprintf(`{"command": "mcptest-server", "args": ["-extra"], "env": {"GORACE": %q}, "shared": "user"}`, quickExit))
 	s.serve()
@@ -69,6 +70,7 @@ func TestDaemonIsShared(t *testing.T) {
 // An agent whose daemon is killed in the middle of a call goes on: it learns
 // that this call is lost, and the next one works.
 func TestDaemonKilled(t *testing.T) {
+	t.Parallel()
 	servers := listenToServers(t)
 	s := newStation(t, "-tell", servers.address)
 	daemon := s.serve()
@@ -97,6 +99,7 @@ func TestDaemonKilled(t *testing.T) {
 // The same in the modern era: requests describe themselves, and a subscription is
 // opened anew without its client's doing.
 func TestDaemonKilledUnderASubscription(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	daemon := s.serve()
 	a := s.start("serve", "--stdio")
@@ -140,6 +143,7 @@ func TestDaemonKilledUnderASubscription(t *testing.T) {
 // A daemon that is told to end finishes what it has begun. What comes meanwhile
 // is done by the next, and no agent notices.
 func TestDaemonEndsInOrder(t *testing.T) {
+	t.Parallel()
 	servers := listenToServers(t)
 	s := newStation(t, "-tell", servers.address)
 	daemon := s.serve()
@@ -192,6 +196,7 @@ func TestDaemonOutlivesItsStarter(t *testing.T) {
 // The daemon has nothing of the process that started it: no terminal, no
 // directory, no descriptor.
 func TestDaemonIsDetached(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	in, held, err := os.Pipe() // which the agent's product gave it by accident
 	if err != nil {
@@ -229,6 +234,7 @@ func TestDaemonIsDetached(t *testing.T) {
 // without being told, and share one process between them once things have
 // settled.
 func TestDaemonsFollowEachOther(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	var agents []*agent
 	for range 5 {
@@ -270,6 +276,7 @@ func (a *agent) moved(pid string) {
 
 // A daemon ends some time after its last client, and not before.
 func TestDaemonEndsWhenIdle(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	cmd := s.command("daemon", "run", "--idle", "300ms")
 	if err := cmd.Start(); err != nil {
@@ -283,6 +290,7 @@ func TestDaemonEndsWhenIdle(t *testing.T) {
 // A daemon that does not come up is given up soon, and the agent has servers of
 // its own.
 func TestDaemonDoesNotStart(t *testing.T) {
+	t.Parallel()
 	for how, want := range map[string]struct{ starts, reason string }{
 		"crashes": {"started\nstarted\nstarted\n", "no room in the harbour"},
 		"hangs":   {"started\n", "it did not answer within 5s"},
@@ -327,6 +335,7 @@ func (s *station) install(name string, at time.Time) string {
 
 // Builds that nobody stamped are told apart by what is in them.
 func TestUnstampedBuilds(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	s.serve()
 	if _, errs := s.run("list"); errs != "" {
@@ -341,6 +350,7 @@ func TestUnstampedBuilds(t *testing.T) {
 // An agent of a later build replaces the daemon; whoever is attached follows. The
 // file of the earlier build may be gone by then, and still its agents go on.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	s.env = slices.DeleteFunc(s.env, func(v string) bool { return v == "UNGUARDED=1" })
 	now := time.Now()
@@ -390,6 +400,7 @@ func TestUpgrade(t *testing.T) {
 
 // "daemon": false means servers of one's own, for agents and commands.
 func TestDaemonOff(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	one := s.agent()
 	write(t, filepath.Join(s.home, ".config", "patchbay", "settings.json"), `{"gateway": {"daemon": false}}`)
@@ -404,6 +415,7 @@ func TestDaemonOff(t *testing.T) {
 // Clients start servers with the variables that they find good, which are seldom
 // all: the daemon is the same.
 func TestDaemonOfAFilteredEnvironment(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	env := s.env
 	private := t.TempDir()
@@ -423,6 +435,7 @@ func TestDaemonOfAFilteredEnvironment(t *testing.T) {
 // Whoever has other files, or finds a socket that others can get at, works alone
 // and says why.
 func TestDaemonThatIsNotUsed(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	s.serve()
 	refused := func(want string) {
@@ -522,6 +535,7 @@ func TestCallOnATerminal(t *testing.T) {
 
 // Interrupting a call cancels it at the server, with a daemon in between.
 func TestInterruptedCallOfADaemon(t *testing.T) {
+	t.Parallel()
 	servers := listenToServers(t)
 	s := newStation(t, "-tell", servers.address)
 	s.serve()
@@ -543,6 +557,7 @@ func TestInterruptedCallOfADaemon(t *testing.T) {
 // A daemon that cannot connect to a server in time says so, as a command alone
 // does.
 func TestTimeoutOfADaemon(t *testing.T) {
+	t.Parallel()
 	s := newStation(t, "-broken", "hang")
 	s.start("serve", "--stdio").ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
 	for _, alone := range []string{"--no-daemon=false", "--no-daemon"} {
@@ -556,6 +571,7 @@ func TestTimeoutOfADaemon(t *testing.T) {
 
 // An unknown endpoint is an error, not a reason to look for another daemon.
 func TestUnknownEndpointOfADaemon(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	s.serve()
 	cmd := s.command("serve", "--stdio", "--endpoint", "nobody")

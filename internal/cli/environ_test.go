@@ -18,6 +18,7 @@ import (
 // own values, whoever started the daemon. Those for whom a process would be the
 // same have one.
 func TestEachAgentHasItsOwnEnvironment(t *testing.T) {
+	t.Parallel()
 	servers := listenToServers(t)
 	s := newStation(t)
 	configure(t, s.home, fmt.Sprintf(`{"command": "mcptest-server", "args": ["-extra", "-tell", %q],
@@ -79,6 +80,7 @@ func TestEachAgentHasItsOwnEnvironment(t *testing.T) {
 // One process serves all directories if a person says so, and each directory has
 // its own again when they take it back.
 func TestShareAServer(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	second := *s
 	second.project = filepath.Join(filepath.Dir(s.project), "second")
@@ -114,6 +116,7 @@ func waitUntil(t *testing.T, is func() bool, what string) {
 // Programs of a user's own entries get what they get in their product; those of a
 // project get what any program needs, and what they name.
 func TestWhatServersInherit(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	write := func(path, content string) {
 		t.Helper()
@@ -159,6 +162,7 @@ func TestWhatServersInherit(t *testing.T) {
 // A command without a terminal uses the process that an agent has, whatever that
 // declares.
 func TestCallUsesTheAgentsProcess(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	a := s.start("serve", "--stdio", "--endpoint", "s")
 	a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{},"sampling":{},"roots":{"listChanged":true}},"clientInfo":{"name":"test","version":"1"}}`)

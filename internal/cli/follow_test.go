@@ -26,6 +26,7 @@ import (
 // What serve shows on a terminal of a hundred columns: servers in all states, what
 // there is to do, and then a line for each change; testdata/serve.txt has it.
 func TestServePicture(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	locked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -123,6 +124,7 @@ func TestServePicture(t *testing.T) {
 
 // A problem of an entry is logged once, however often its server is dialled.
 func TestServeWarnsOnce(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	configure(t, home, `{"type": "http", "url": "`+refusing(t)+`", "bearerTokenEnvVar": "ACME_TOKEN"}`)
 	g := startGateway(t, home, project)
@@ -173,6 +175,7 @@ func TestHintsNameTheProgram(t *testing.T) {
 
 // Where somebody listens already it is said who.
 func TestServeTwice(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	g := startGateway(t, home, project)
 	address := strings.TrimPrefix(g.url, "http://")

@@ -17,6 +17,7 @@ import (
 // Beside a daemon, serve has that listen: clients over HTTP use the processes of the
 // agents that are attached, the address outlives the daemon, and goes with serve.
 func TestServeBesideADaemon(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	a := s.agent()
 	pid := a.call("pid")

@@ -36,6 +36,7 @@ func (a *agent) outcome(id wire.ID) wire.Message {
 // No server can have a call made again by what it answers more often than the list
 // of signs permits, and never another one's.
 func TestRepeats(t *testing.T) {
+	t.Parallel()
 	y := newTally(t)
 	mux := http.NewServeMux()
 	remote := httptest.NewServer(mux)

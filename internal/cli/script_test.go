@@ -83,6 +83,7 @@ func failDaemon(how string) {
 // TestScripts runs the commands as a person would. Each script starts in an
 // empty project, $WORK/home/project, with an otherwise empty home, $WORK/home.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,

@@ -24,6 +24,7 @@ import (
 )
 
 func TestServe(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	write(t, filepath.Join(home, ".config/patchbay/settings.json"), `{"gateway": {"profiles": {"say": {"servers": ["s"], "tools": ["mcp__s__echo"]}}, "allowedOrigins": ["https://app.example.com"]}}`)
@@ -116,6 +117,7 @@ Connect an agent; each gets all of these:
 // A file that cannot be read is named when serve begins: without it there may be
 // no server, and nothing else would tell why.
 func TestServeNamesBrokenFiles(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	dir := filepath.Join(home, ".config", "patchbay")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -149,6 +151,7 @@ func TestServeNamesBrokenFiles(t *testing.T) {
 
 // Settings that a running gateway does not take up are named when they change.
 func TestServeNamesWhatTakesARestart(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	file := filepath.Join(home, ".config", "patchbay", "settings.json")
 	write(t, file, `{"gateway": {"url": "https://a.example.test"}}`)
@@ -182,6 +185,7 @@ func TestServeNamesWhatTakesARestart(t *testing.T) {
 }
 
 func TestServeMetrics(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	g := startGateway(t, home, project, "--metrics", "127.0.0.1:0")
@@ -200,6 +204,7 @@ func TestServeMetrics(t *testing.T) {
 }
 
 func TestServeJSON(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	cmd := patchbayCommand(t, home, project, "serve", "--http", "127.0.0.1:0", "--json")
@@ -232,6 +237,7 @@ func TestServeJSON(t *testing.T) {
 }
 
 func TestServeAddressInUse(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -250,6 +256,7 @@ Choose another address with --http, or port 0 for any that is free. If it is Pat
 // A client on standard input and output gets the same, and what a person has to
 // do is told beside it.
 func TestServeStdio(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	configure(t, home, mcptestEntry())
 	write(t, filepath.Join(project, ".mcp.json"), `{"mcpServers": {"docs": {"command": "docs"}}}`)

@@ -33,6 +33,7 @@ import (
 
 // What a client presents to the gateway stays there.
 func TestServeForwardsNoCredentials(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var seen bytes.Buffer
 	upstream, err := wire.NewServer(wire.ServerOptions{Info: json.RawMessage(`{"name":"up","version":"1"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Handler: &scriptServer{tell: io.Discard}})
@@ -71,6 +72,7 @@ func TestServeForwardsNoCredentials(t *testing.T) {
 }
 
 func TestServeTLS(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	cert, key := filepath.Join(home, "cert.pem"), filepath.Join(home, "key.pem")
 	pool := certificate(t, cert, key)
@@ -117,6 +119,7 @@ func certificate(t *testing.T, certFile, keyFile string) *x509.CertPool {
 // An issuer that the settings name is asked for its keys, and its tokens count
 // for the audience that they say.
 func TestServeAccessToken(t *testing.T) {
+	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +169,7 @@ func TestServeAccessToken(t *testing.T) {
 }
 
 func TestServeWithoutToken(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	g := startGateway(t, home, project, "--no-auth")
 	g.token = ""

@@ -91,6 +91,7 @@ func gone(t *testing.T, told *bufio.Scanner) {
 // A gateway that is asked to end takes no more requests and lets the call in
 // flight finish.
 func TestServeDrains(t *testing.T) {
+	t.Parallel()
 	g, server, told, answered := holding(t)
 	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -115,6 +116,7 @@ func TestServeDrains(t *testing.T) {
 
 // A second signal ends it at once, and a killed one leaves no server behind.
 func TestServeEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, signals := range [][]os.Signal{{syscall.SIGTERM, os.Interrupt}, {syscall.SIGKILL}} {
 		g, _, told, answered := holding(t, "-linger")
 		for _, sig := range signals {

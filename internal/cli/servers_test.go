@@ -190,6 +190,7 @@ func TestGuard(t *testing.T) {
 // The tools of a server are accepted by a person who saw how they changed, and
 // whose default answer is no.
 func TestApproveToolsPrompt(t *testing.T) {
+	t.Parallel()
 	home, project := machine(t)
 	about := filepath.Join(project, "about")
 	write := func(text string) {
@@ -255,6 +256,7 @@ func TestCallPrompt(t *testing.T) {
 // Nothing hangs: a command that is given up while its server says nothing ends,
 // and the server with it.
 func TestInterruptWhileConnecting(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"test", "s"}, {"list", "--connect"}, {"logs", "s"}, {"get", "s", "--connect"}, {"approve", "--tools", "s"}} {
 		cmd, told := begin(t, "-broken=hang", []string{"UNGUARDED=1"}, args...)
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {

@@ -17,6 +17,7 @@ import (
 // status shows who is attached, which agent uses which process, and how those of a
 // server differ: names of variables, and no values.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	configure(t, s.home, fmt.Sprintf(`{"command": "mcptest-server", "args": ["-extra"], "env": {"GORACE": %q, "GH": "${TOKEN}"}}`, quickExit))
 	env, dir := s.env, s.project
