@@ -19,6 +19,7 @@ func Describe(l Launch) string {
 	s := l.Server
 	d.add("Server", fmt.Sprintf("%s (%s)", l.Name, string(s.Type)))
 	d.add("Declared in", place(l.Origin))
+	d.add("Plugin", shown(l.Origin.Plugin))
 	d.add("Project", l.Project)
 	d.program(l)
 	d.remote(s)
