@@ -108,6 +108,7 @@ func TestExpandDialects(t *testing.T) {
 
 		{DialectDollar, "$SET ${SET}", "value value", ""},
 		{DialectDollar, "$NOPE ${NOPE}", "$NOPE ${NOPE}", SeverityWarning},
+		{DialectBraces, "$SET ${SET}", "$SET value", ""},
 
 		{DialectSecrets, "${{ secrets.SET }}${{secrets.SET}}", "valuevalue", ""},
 		{DialectSecrets, "${{ secrets.NOPE }}", "${{ secrets.NOPE }}", SeverityWarning},

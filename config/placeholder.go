@@ -17,7 +17,8 @@ const (
 	DialectGemini   Dialect = "gemini"   // $X ${X}, %X% on Windows; unset is empty: Gemini, Qwen
 	DialectOpencode Dialect = "opencode" // {env:X} {file:path}; unset is empty
 	DialectShell    Dialect = "shell"    // $X ${X} and $(command), which never runs: Crush
-	DialectDollar   Dialect = "dollar"   // $X ${X}; unset stays: Amp, Goose, Kiro
+	DialectDollar   Dialect = "dollar"   // $X ${X}; unset stays: Amp, Goose
+	DialectBraces   Dialect = "braces"   // ${X}; unset stays: Kiro
 	DialectSecrets  Dialect = "secrets"  // ${{ secrets.X }}: Continue
 	DialectMcporter Dialect = "mcporter" // $env:X ${X} ${X:-default}
 	DialectNone     Dialect = "none"     // values are literal
@@ -82,6 +83,7 @@ var dialects = map[Dialect]grammar{
 	DialectShell: {unset: emptyText, emptyIsUnset: true, strict: true, syntaxes: []syntax{
 		escaped(`\$`, "$"), escaped(`\\`, `\`), escaped("\\`", "`"), substitution, shellBraced, bare}},
 	DialectDollar:   {unset: keepText, syntaxes: []syntax{bracedNoDefault, bare}},
+	DialectBraces:   {unset: keepText, syntaxes: []syntax{bracedNoDefault}},
 	DialectSecrets:  {unset: keepText, syntaxes: []syntax{secretsExpression}},
 	DialectMcporter: {unset: keepText, emptyIsUnset: true, syntaxes: []syntax{braced, dollarEnv}},
 }

@@ -216,7 +216,7 @@ func Providers() []Provider {
 			{Scope: project, Path: ".kimi-code/mcp.json"},
 			{Scope: user, Path: "${KIMI_CODE_HOME:-~/.kimi-code}/mcp.json"},
 		}},
-		{ID: "kiro", Product: "Kiro", Priority: 40, dialect: config.DialectDollar, read: dedicated(plain, "mcpServers"), Places: []Place{
+		{ID: "kiro", Product: "Kiro", Priority: 40, dialect: config.DialectBraces, read: dedicated(plain, "mcpServers"), Places: []Place{
 			{Scope: project, Path: ".kiro/settings/mcp.json"},
 			{Scope: user, Path: "~/.kiro/settings/mcp.json"},
 		}},
