@@ -95,7 +95,7 @@ func (h *Host) Adopt(ctx context.Context, r AdoptRequest) (Adoption, error) {
 	if len(order) == 0 && len(done.Servers) == 0 {
 		return done, errorf(KindNotFound, "%s has no servers configured here.", done.Product)
 	}
-	self := discover.Self{Command: r.Command[0], Args: r.Command[1:]}
+	self := discover.Self{Command: r.Command[0], Args: r.Command[1:], Env: discover.Movers(done.ID, h.opts.getenv)}
 	for _, file := range order {
 		a := &adopting{servers: files[file], records: records, self: self}
 		err := h.editAdopted(ctx, &done, file, a.change, func() error {

@@ -48,7 +48,7 @@ func TestAdopted(t *testing.T) {
 		return all
 	}
 	// entry starts what a product's file says.
-	entry := func(product string) *agent {
+	entry := func(product, dir string) *agent {
 		t.Helper()
 		data, err := os.ReadFile(files[product])
 		if err != nil {
@@ -65,7 +65,7 @@ func TestAdopted(t *testing.T) {
 			t.Fatalf("%v in %s", err, data)
 		}
 		at := *s
-		at.program, at.env = e.Command, slices.Clone(s.env)
+		at.program, at.project, at.env = e.Command, dir, slices.Clone(s.env)
 		for name, value := range e.Env {
 			at.env = append(at.env, name+"="+value)
 		}
@@ -77,7 +77,7 @@ func TestAdopted(t *testing.T) {
 	}
 	direct := map[string][]string{}
 	for product := range files {
-		direct[product] = seen(entry(product))
+		direct[product] = seen(entry(product, s.project))
 		out, _ := s.run("adopt", product, "--json")
 		var done patchbay.Adoption
 		if err := json.Unmarshal([]byte(out), &done); err != nil || len(done.Servers) != 1 || done.Servers[0].Action != "adopted" || done.Servers[0].Endpoint != product+"/a" {
@@ -87,7 +87,7 @@ func TestAdopted(t *testing.T) {
 	pids := map[string]string{}
 	for product := range files {
 		for range 3 {
-			a := entry(product)
+			a := entry(product, s.project)
 			if got := seen(a); !slices.Equal(got, direct[product]) {
 				t.Errorf("%s sees\n%q\nwant\n%q", product, got, direct[product])
 			}
@@ -112,6 +112,10 @@ func TestAdopted(t *testing.T) {
 	}
 	if len(status.Clients) != 6 || running["a"] != 1 || running["cursor/a"] != 1 || len(status.Servers) > 3 { // and s
 		t.Errorf("status: %s", out)
+	}
+	// Some products start servers where their files are, as if those were a project's.
+	if got := seen(entry("cursor", filepath.Dir(files["cursor"]))); !slices.Equal(got, direct["cursor"]) {
+		t.Errorf("beside its file cursor sees\n%q\nwant\n%q", got, direct["cursor"])
 	}
 	everything := s.start("serve", "--stdio")
 	list := strings.Join(seen(everything), "\n")

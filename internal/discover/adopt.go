@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,8 +93,8 @@ func Adopt(data []byte, e config.Entry, name string, self Self, before *Adopted)
 	}
 	self.Args = append(slices.Clone(self.Args), "--endpoint", name)
 	ours := slices.DeleteFunc(f.stdio(self), func(m member) bool { return !isLaunch(m.name) })
-	if m, ok := passedOn(e, was); ok {
-		ours = append(ours, m)
+	if !InheritsAll(a.Provider) {
+		ours = append(ours, passedOn(e, was, self.Env)...)
 	}
 	out, err := a.rewrite(data, was, ours)
 	if err != nil {
@@ -125,26 +126,53 @@ func (f form) writes(a Adopted) bool {
 	return slices.Contains(files, filepath.Base(a.File))
 }
 
-// passedOn is the member by which a product that gives its servers little of its
+// passedOn are the members by which a product that gives its servers little of its
 // environment passes on the variables that an entry names: they are replaced by
-// Patchbay now, in what it gets itself.
-func passedOn(e config.Entry, was config.Node) (member, bool) {
-	names := config.References(e.Server, e.Dialect)
-	if len(names) == 0 || InheritsAll(e.Origin.Provider) {
-		return member{}, false
-	}
-	if e.Origin.Provider == "codex" { // which has no placeholders
-		listed, _ := was.Get("env_vars")
-		all := texts(listed)
-		return member{"env_vars", mergeNames(all, names)}, len(all) == len(listed.Items)
-	}
+// Patchbay now, in what it gets itself. Others are set.
+func passedOn(e config.Entry, was config.Node, set map[string]string) (ours members) {
 	env := map[string]string{}
+	names := config.References(e.Server, e.Dialect)
 	for _, name := range names {
 		if text, ok := e.Dialect.Variable(name); ok {
 			env[name] = text
 		}
 	}
-	return member{"env", env}, len(env) > 0
+	maps.Copy(env, set)
+	switch {
+	case len(env) == 0:
+	case e.Dialect == config.DialectOpencode:
+		ours = append(ours, member{"environment", env})
+	default:
+		ours = append(ours, member{"env", env})
+	}
+	listed, _ := was.Get("env_vars")
+	if all := texts(listed); e.Origin.Provider == "codex" && len(names) > 0 && len(all) == len(listed.Items) { // which has no placeholders
+		ours = append(ours, member{"env_vars", mergeNames(all, names)})
+	}
+	return ours
+}
+
+// Movers returns the variables that say where Patchbay finds its own files and
+// those of a product, as far as they are set. Whoever has not the same does not
+// find what was adopted.
+func Movers(provider string, getenv func(string) string) map[string]string {
+	names := []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME"}
+	for _, p := range Providers() {
+		for _, place := range p.Places {
+			if inner, ok := strings.CutPrefix(place.Path, "${"); ok && p.ID == provider {
+				name, _, _ := strings.Cut(inner, "}")
+				name, _, _ = strings.Cut(name, ":-")
+				names = append(names, name)
+			}
+		}
+	}
+	set := map[string]string{}
+	for _, name := range names {
+		if value := getenv(name); filepath.IsAbs(value) {
+			set[name] = value
+		}
+	}
+	return set
 }
 
 // wanted is an entry with Patchbay's members in place of those that say how the
@@ -341,6 +369,7 @@ func (d *doc) adoption(e *config.Entry, node config.Node) {
 		return
 	}
 	e.Adopted = s.name
+	e.Origin.Project = "" // wherever its file is seen from: it was the user's own, and comes from their state
 	if _, err := os.Stat(s.program); !filepath.IsAbs(s.program) || err == nil {
 		return
 	}

@@ -23,6 +23,7 @@ const SelfName = "patchbay"
 type Self struct {
 	Command string
 	Args    []string
+	Env     map[string]string // set for it, if the product passes on little
 
 	URL   string        // instead of a command
 	Token config.Secret // presented there

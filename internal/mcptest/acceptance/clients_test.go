@@ -64,15 +64,8 @@ func (w *world) codex(t *testing.T) {
 	codex("mcp", "add", "all", "--", w.patchbay, "serve", "--stdio")
 	codex("mcp", "add", "web", "--url", w.url, "--bearer-token-env-var", "PATCHBAY_TOKEN")
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	cmd := w.command(ctx, "node", script, "app-server", // with no model behind it
-		"-c", `model_provider="none"`, "-c", `model_providers.none={name="none",base_url="http://127.0.0.1:9/v1"}`,
-		"-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false")
-	app := start(t, cmd)
+	app := w.codexApp(t)
 	ask := func(method, params string) string { t.Helper(); return app.ask(t, method, params) }
-	ask("initialize", `{"clientInfo":{"name":"acceptance","title":"acceptance","version":"1"}}`)
-	app.tell(t, `{"method":"initialized"}`)
 	var status struct {
 		Data []struct {
 			Name      string
@@ -103,6 +96,20 @@ func (w *world) codex(t *testing.T) {
 	}
 	has(t, "codex, over stdio", call("all", "everything__echo", `{"message":"from Codex"}`), "Echo: from Codex")
 	has(t, "codex, over HTTP", call("web", "modern__echo", `{"text":"from Codex"}`), "from Codex")
+}
+
+// codexApp starts Codex with no model behind it.
+func (w *world) codexApp(t *testing.T) *appServer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	cmd := w.command(ctx, "node", client(t, "@openai", "codex", "bin", "codex.js"), "app-server",
+		"-c", `model_provider="none"`, "-c", `model_providers.none={name="none",base_url="http://127.0.0.1:9/v1"}`,
+		"-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false")
+	app := start(t, cmd)
+	app.ask(t, "initialize", `{"clientInfo":{"name":"acceptance","title":"acceptance","version":"1"}}`)
+	app.tell(t, `{"method":"initialized"}`)
+	return app
 }
 
 // appServer is a program that answers requests, one to a line, in what is almost

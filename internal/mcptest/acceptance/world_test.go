@@ -148,7 +148,7 @@ func (w *world) serve(t *testing.T) {
 		// With all that happened, there was nothing to complain of. That a server has
 		// more tools for clients that can be asked is told once.
 		for line := range strings.Lines(diagnostics.String()) {
-			if !strings.Contains(line, `msg="new tools" server=everything `) {
+			if !strings.Contains(line, `msg="new tools"`) || !strings.Contains(line, `everything tools=`) {
 				t.Errorf("patchbay serve says: %s", line)
 			}
 		}
