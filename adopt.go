@@ -314,7 +314,7 @@ func (h *Host) editAdopted(ctx context.Context, done *Adoption, file string, cha
 		return err
 	}
 	var backup string
-	changed, err := atomicfile.Update(ctx, file, atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}, func(old []byte) ([]byte, error) {
+	changed, err := atomicfile.Update(ctx, file, atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places().lockDir()}, func(old []byte) ([]byte, error) {
 		if old == nil {
 			return nil, fs.ErrNotExist
 		}
@@ -345,7 +345,7 @@ type adoptedRecords struct {
 
 // adopted returns the servers that are adopted.
 func (h *Host) adopted() ([]discover.Adopted, error) {
-	path := h.places.adoptedFile()
+	path := h.places().adoptedFile()
 	data, err := atomicfile.Read(path, maxAdopted)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -371,13 +371,13 @@ func parseAdopted(path string, data []byte) ([]discover.Adopted, error) {
 func (h *Host) readAdopted() ([]discover.Adopted, []config.Problem) {
 	all, err := h.adopted()
 	if err != nil {
-		return nil, []config.Problem{{Severity: config.SeverityError, File: h.places.adoptedFile(), Message: err.Error()}}
+		return nil, []config.Problem{{Severity: config.SeverityError, File: h.places().adoptedFile(), Message: err.Error()}}
 	}
 	return all, nil
 }
 
 func (h *Host) updateAdopted(ctx context.Context, change func([]discover.Adopted) []discover.Adopted) error {
-	path := h.places.adoptedFile()
+	path := h.places().adoptedFile()
 	_, err := atomicfile.Update(ctx, path, h.ownFile(), func(old []byte) ([]byte, error) {
 		all, err := parseAdopted(path, old)
 		if err != nil {

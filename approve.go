@@ -74,7 +74,7 @@ func (st ServerStatus) subject() subject {
 func (h *Host) hooksSubject() (subject, error) {
 	st := h.reading.Load().snap.Hooks
 	if st == nil {
-		return subject{}, errorf(KindNotFound, "The project has no hooks: %s declares none.", h.places.projectSettings())
+		return subject{}, errorf(KindNotFound, "The project has no hooks: %s declares none.", h.places().projectSettings())
 	}
 	s := subject{
 		name: ProjectHooks, what: "The set of hooks", origin: st.Origin, hash: st.hash, approved: st.Run(),
@@ -145,7 +145,7 @@ func (h *Host) decide(ctx context.Context, name, hash string, decision policy.De
 		}
 		return Change{}, errorf(KindDenied, "%s changed since it was shown; nothing was %s.", s.what, done(decision)).hint("Run `patchbay %s %s` again.", decision, again)
 	}
-	change := Change{Action: done(decision), Name: s.name, Scope: s.origin.Scope, File: h.places.approvalsFile()}
+	change := Change{Action: done(decision), Name: s.name, Scope: s.origin.Scope, File: h.places().approvalsFile()}
 	return change, h.record(ctx, decision, s)
 }
 
@@ -161,7 +161,7 @@ func done(d policy.Decision) string {
 func (h *Host) record(ctx context.Context, decision policy.Decision, about ...subject) error {
 	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
 		for _, s := range about {
-			a.Set(s.hash, policy.Approval{Decision: decision, Name: s.name, Project: h.places.realProject, File: s.origin.File, When: h.opts.Now().UTC()})
+			a.Set(s.hash, policy.Approval{Decision: decision, Name: s.name, Project: h.places().realProject, File: s.origin.File, When: h.opts.Now().UTC()})
 		}
 		return len(about) > 0
 	})
@@ -183,14 +183,14 @@ func (h *Host) ResetProjectChoices(ctx context.Context) (ForgottenChoices, error
 	defer end()
 	var r ForgottenChoices
 	err := h.updateApprovals(ctx, func(a *policy.Approvals) (changed bool) {
-		r.Forgotten = a.Forget(h.places.realProject)
+		r.Forgotten = a.Forget(h.places().realProject)
 		return r.Forgotten > 0
 	})
 	if err != nil {
 		return ForgottenChoices{}, err
 	}
 	if r.Forgotten > 0 {
-		r.File = h.places.approvalsFile()
+		r.File = h.places().approvalsFile()
 	}
 	return r, h.reload(ctx)
 }
@@ -198,20 +198,20 @@ func (h *Host) ResetProjectChoices(ctx context.Context) (ForgottenChoices, error
 // readApprovals reads what was decided. If that cannot be read nothing counts
 // as approved, and the problem says so.
 func (h *Host) readApprovals() (policy.Approvals, []config.Problem) {
-	data, err := atomicfile.Read(h.places.approvalsFile(), maxApprovals)
+	data, err := atomicfile.Read(h.places().approvalsFile(), maxApprovals)
 	if errors.Is(err, fs.ErrNotExist) {
 		return policy.Approvals{}, nil
 	}
 	var approvals policy.Approvals
 	if err == nil {
-		err = ownAlone(h.places.approvalsFile())
+		err = ownAlone(h.places().approvalsFile())
 	}
 	if err == nil {
 		approvals, err = h.parseApprovals(data)
 	}
 	if err != nil {
 		return policy.Approvals{}, []config.Problem{{
-			Severity: config.SeverityError, File: h.places.approvalsFile(),
+			Severity: config.SeverityError, File: h.places().approvalsFile(),
 			Message: "no approval can be read, so none counts: " + err.Error(), Hint: damagedHint,
 		}}
 	}
@@ -229,13 +229,13 @@ func (h *Host) parseApprovals(data []byte) (policy.Approvals, error) {
 		return a, nil
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return a, errorf(KindConfigInvalid, "%s is damaged: %v", h.places.approvalsFile(), err).hint(damagedHint)
+		return a, errorf(KindConfigInvalid, "%s is damaged: %v", h.places().approvalsFile(), err).hint(damagedHint)
 	}
 	return a, nil
 }
 
 func (h *Host) updateApprovals(ctx context.Context, change func(*policy.Approvals) (changed bool)) error {
-	_, err := atomicfile.Update(ctx, h.places.approvalsFile(), h.ownFile(), func(old []byte) ([]byte, error) {
+	_, err := atomicfile.Update(ctx, h.places().approvalsFile(), h.ownFile(), func(old []byte) ([]byte, error) {
 		a, err := h.parseApprovals(old)
 		if err != nil {
 			return nil, err
@@ -252,5 +252,5 @@ func (h *Host) updateApprovals(ctx context.Context, change func(*policy.Approval
 // ownFile are the rules for files in the user's own state: private, and no
 // symbolic link may lead elsewhere.
 func (h *Host) ownFile() atomicfile.Options {
-	return atomicfile.Options{Mode: 0o600, Within: h.places.state, LockDir: h.places.lockDir()}
+	return atomicfile.Options{Mode: 0o600, Within: h.places().state, LockDir: h.places().lockDir()}
 }

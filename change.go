@@ -196,11 +196,11 @@ func checkServer(name string, raw json.RawMessage) (config.Server, error) {
 func (h *Host) fileOf(scope config.Scope) (string, atomicfile.Options, error) {
 	switch scope {
 	case config.ScopeUser:
-		return h.places.userFile(), atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}, nil
+		return h.places().userFile(), atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places().lockDir()}, nil
 	case config.ScopeLocal:
-		return h.places.localFile(), h.ownFile(), nil
+		return h.places().localFile(), h.ownFile(), nil
 	case config.ScopeProject:
-		return h.places.projectFile(), atomicfile.Options{Mode: 0o644, Within: h.places.project, LockDir: h.places.lockDir()}, nil
+		return h.places().projectFile(), atomicfile.Options{Mode: 0o644, Within: h.places().project, LockDir: h.places().lockDir()}, nil
 	}
 	return "", atomicfile.Options{}, errorf(KindConfigInvalid, "Invalid scope %q: expected local, user or project", scope)
 }
@@ -262,9 +262,9 @@ func (h *Host) fileOptions(o config.Origin) (opts atomicfile.Options, err error)
 		_, opts, err = h.fileOf(o.Scope)
 		return opts, err
 	case o.Project != "":
-		return atomicfile.Options{Within: h.places.project, LockDir: h.places.lockDir()}, nil
+		return atomicfile.Options{Within: h.places().project, LockDir: h.places().lockDir()}, nil
 	}
-	return atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places.lockDir()}, nil
+	return atomicfile.Options{Mode: 0o600, FollowSymlink: true, LockDir: h.places().lockDir()}, nil
 }
 
 // byHand is what a person can do where a declaration is not edited.
@@ -428,7 +428,7 @@ func (h *Host) setToolEnabled(ctx context.Context, st ServerStatus, tool string,
 	if err != nil {
 		return Change{}, err
 	}
-	change := Change{Action: "disabled", Name: st.Name + "." + tool, Scope: config.ScopeUser, File: h.places.userSettings()}
+	change := Change{Action: "disabled", Name: st.Name + "." + tool, Scope: config.ScopeUser, File: h.places().userSettings()}
 	if on {
 		change.Action = "enabled"
 	}

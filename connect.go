@@ -32,7 +32,7 @@ func (h *Host) targets(servers []ServerStatus) map[string]conn.Target {
 		}
 		t := conn.Target{
 			Entry: st.entry, State: st.State, Reason: st.Reason,
-			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st), Dir: h.workingDir(st.entry),
+			CatalogKey: st.hash, AllowCommands: h.mayRunCommands(st), Workspace: h.places().project, Dir: h.workingDir(st.entry),
 			Lazy: h.opts.Lazy || st.Server.Lazy || denied[st.Name] != nil, List: !h.opts.Lazy && denied[st.Name] == nil, Unshared: st.Server.Shared == config.SharedNever,
 			InheritAll: h.inheritsAll(st.entry),
 		}
@@ -101,7 +101,7 @@ func (h *Host) workingDir(e config.Entry) string {
 		}
 		return h.opts.Dir
 	}
-	return h.places.project
+	return h.places().project
 }
 
 // inheritsAll reports whether an entry's program gets the whole environment: if

@@ -39,8 +39,8 @@ const (
 
 // survey looks at every file that a reading depends on, without reading it.
 func (h *Host) survey() discover.Survey {
-	env := h.scan
-	further := []string{h.places.approvalsFile(), h.places.pinsFile(), h.places.adoptedFile(), h.places.userSettings(), h.places.projectSettings()}
+	env := h.scanEnv()
+	further := []string{h.places().approvalsFile(), h.places().pinsFile(), h.places().adoptedFile(), h.places().userSettings(), h.places().projectSettings()}
 	if r := h.reading.Load(); r != nil {
 		further = append(further, r.boundPaths()...)
 		env.Disabled = r.settings.Discovery.DisabledProviders
@@ -49,12 +49,12 @@ func (h *Host) survey() discover.Survey {
 }
 
 // look reads the configuration again if a file of it is not as it was at the last
-// look, and returns what it saw.
+// look, or the project is another, and returns what it saw.
 func (h *Host) look(ctx context.Context) (now discover.Survey, changed bool, err error) {
 	h.looking.Lock()
 	defer h.looking.Unlock()
 	now = h.survey()
-	if now.Same(h.looked) {
+	if _, moved := h.locate(); !moved && now.Same(h.looked) {
 		return now, false, nil
 	}
 	err = h.Reload(ctx)

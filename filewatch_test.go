@@ -251,3 +251,38 @@ func TestRenamedAndEdited(t *testing.T) {
 		t.Errorf("process %s goes on", now)
 	}
 }
+
+// The project is the repository that is there now, also if it was made around a
+// directory that somebody works in already.
+func TestRepositoryAppears(t *testing.T) {
+	c := watching(t)
+	outer := filepath.Join(c.home, "work")
+	c.opts.Dir = filepath.Join(outer, "deep", "down")
+	c.write(filepath.Join(c.opts.Dir, "notes"), "")
+	h := c.open()
+	if got := h.Snapshot().Project; got != c.opts.Dir {
+		t.Fatalf("the project is %s", got)
+	}
+	c.write(filepath.Join(outer, ".mcp.json"), `{"mcpServers": {"shared": {"command": "x"}}}`)
+	c.write(filepath.Join(outer, ".git", "HEAD"), "")
+	if err := h.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Snapshot().Project; got != outer {
+		t.Errorf("the project is %s", got)
+	}
+	added, err := h.Add(t.Context(), patchbay.AddRequest{Name: "mine", Scope: config.ScopeProject, Server: json.RawMessage(`{"command": "x"}`)})
+	if err != nil || added.File != filepath.Join(outer, ".patchbay", "mcp.json") {
+		t.Errorf("%+v, %v", added, err)
+	}
+	c.has(h, "mine", "shared")
+	c.replace(filepath.Join(outer, ".mcp.json"), `{"mcpServers": {"other": {"command": "x"}}}`)
+	c.has(h, "mine", "other") // it is watched, too
+	if err := os.RemoveAll(filepath.Join(outer, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.has(h)
+}

@@ -192,7 +192,7 @@ func (c *commandHooks) each(ctx context.Context, event config.HookEvent, names [
 		for i := range g.commands {
 			h := &g.commands[i]
 			in := input()
-			in.Event, in.Cwd = event, c.host.places.project
+			in.Event, in.Cwd = event, c.host.places().project
 			answer, err := c.run(ctx, h, in)
 			if err != nil && ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -262,7 +262,7 @@ func (c *commandHooks) spec(h *hookCommand, in hookInput) (proc.Spec, error) {
 	if runtime.GOOS == "windows" {
 		shell = "sh" // as Git for Windows brings it along
 	}
-	project := c.host.places.project
+	project := c.host.places().project
 	env := append(proc.BaseEnv(c.host.opts.Environ), proc.ProxyEnv(c.host.opts.Environ)...)
 	limit := hookTimeout
 	if h.Timeout > 0 {

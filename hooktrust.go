@@ -32,7 +32,7 @@ type HooksStatus struct {
 func (h *Host) projectHooks(hooks config.Hooks, approvals policy.Approvals) *HooksStatus {
 	st := &HooksStatus{Origin: config.Origin{
 		Provider: nativeProvider, Product: "Patchbay", Scope: config.ScopeProject,
-		File: h.places.projectSettings(), Pointer: "/hooks", Project: h.places.project,
+		File: h.places().projectSettings(), Pointer: "/hooks", Project: h.places().project,
 	}}
 	invalid := ""
 	for _, g := range hooks.All() {
@@ -49,8 +49,8 @@ func (h *Host) projectHooks(hooks config.Hooks, approvals policy.Approvals) *Hoo
 	if st.Commands == 0 {
 		return nil
 	}
-	st.launch = policy.HookLaunch{Project: h.places.realProject, Hooks: hooks, Files: h.hookFiles(hooks), Origin: st.Origin}
-	if info, err := os.Stat(h.places.project); err == nil {
+	st.launch = policy.HookLaunch{Project: h.places().realProject, Hooks: hooks, Files: h.hookFiles(hooks), Origin: st.Origin}
+	if info, err := os.Stat(h.places().project); err == nil {
 		st.launch.ProjectID = fileIdentity(info)
 	}
 	st.hash = policy.HooksHash(st.launch)
@@ -79,7 +79,7 @@ func (st *HooksStatus) problem() config.Problem {
 // commandHooks gathers the hooks of settings that may run.
 func (h *Host) commandHooks(s settings, project *HooksStatus) *commandHooks {
 	c := &commandHooks{host: h, groups: map[config.HookEvent][]commandGroup{}}
-	file := h.places.userSettings()
+	file := h.places().userSettings()
 	c.add(s.user.Hooks, hookSource{file: file, mayAllow: true, wrong: notOwned(file)})
 	if project.Run() {
 		c.add(s.project.Hooks, hookSource{file: project.Origin.File, files: project.launch.Files})
@@ -90,7 +90,7 @@ func (h *Host) commandHooks(s settings, project *HooksStatus) *commandHooks {
 // unsafeHooks reports hooks of the user's that do not run because of who can write
 // their file: what they are about is denied meanwhile.
 func (h *Host) unsafeHooks(hooks config.Hooks) []config.Problem {
-	file := h.places.userSettings()
+	file := h.places().userSettings()
 	for range hooks.All() { // if there are any
 		if why := notOwned(file); why != "" {
 			return []config.Problem{{
@@ -134,7 +134,7 @@ func (h *Host) hookFiles(hooks config.Hooks) map[string]string {
 // namedFiles returns the files of the project that a command line names in so
 // many words. What a shell would make of the rest is not looked into.
 func (h *Host) namedFiles(command string) (files []string) {
-	project := h.places.realProject
+	project := h.places().realProject
 	command = strings.NewReplacer(
 		"${CLAUDE_PROJECT_DIR}", project, "$CLAUDE_PROJECT_DIR", project,
 		"${PATCHBAY_PROJECT_DIR}", project, "$PATCHBAY_PROJECT_DIR", project,

@@ -148,7 +148,7 @@ func (h *Host) target(product string, scope *config.Scope) (discover.Target, err
 		*scope = config.ScopeUser
 	}
 	product = productID(product)
-	target, err := discover.FindTarget(h.scan, product, *scope)
+	target, err := discover.FindTarget(h.scanEnv(), product, *scope)
 	if err == nil {
 		return target, nil
 	}
@@ -204,9 +204,9 @@ func (h *Host) edit(ctx context.Context, target discover.Target, r InstallReques
 		before, after = old, data
 		return data, nil
 	}
-	opts := atomicfile.Options{Mode: 0o600, Private: r.HTTP, FollowSymlink: true, LockDir: h.places.lockDir()}
+	opts := atomicfile.Options{Mode: 0o600, Private: r.HTTP, FollowSymlink: true, LockDir: h.places().lockDir()}
 	if r.Scope == config.ScopeProject {
-		opts = atomicfile.Options{Mode: 0o644, Within: h.places.project, LockDir: h.places.lockDir()}
+		opts = atomicfile.Options{Mode: 0o644, Within: h.places().project, LockDir: h.places().lockDir()}
 	}
 	if info, err := os.Stat(target.File); err == nil && r.HTTP {
 		done.Closed = !private(info)
@@ -252,7 +252,7 @@ func (h *Host) edit(ctx context.Context, target discover.Target, r InstallReques
 // removeEmpty removes a directory in which nothing is left, and those above it, up
 // to the home directory or the project.
 func (h *Host) removeEmpty(dir string) {
-	for dir != h.opts.Home && dir != h.places.project && filepath.Dir(dir) != dir {
+	for dir != h.opts.Home && dir != h.places().project && filepath.Dir(dir) != dir {
 		if os.Remove(dir) != nil { // something is in it
 			return
 		}
@@ -302,7 +302,7 @@ const maxBackups = 10
 
 // backUp keeps a product's file as it was, where only the user can read it.
 func (h *Host) backUp(target discover.Target, data []byte) (string, error) {
-	dir := filepath.Join(h.places.state, "backups", target.Provider.ID)
+	dir := filepath.Join(h.places().state, "backups", target.Provider.ID)
 	name := h.opts.Now().UTC().Format("20060102T150405.000Z") + "-" + strings.TrimPrefix(filepath.Base(target.File), ".")
 	path := filepath.Join(dir, name)
 	if err := atomicfile.Write(path, data, h.ownFile()); err != nil {

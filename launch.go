@@ -29,7 +29,7 @@ type hashedLaunch struct {
 // approval covers where one is needed, and the identity of the server anyway.
 func (h *Host) launches(entries []config.Entry) map[string]hashedLaunch {
 	projectID := ""
-	if info, err := os.Stat(h.places.project); err == nil {
+	if info, err := os.Stat(h.places().project); err == nil {
 		projectID = fileIdentity(info)
 	}
 	programs := programDigests{left: maxProgramBytes, known: map[string]string{}}
@@ -44,8 +44,8 @@ func (h *Host) launches(entries []config.Entry) map[string]hashedLaunch {
 		}
 		l.ResolvedCommand = resolved[key]
 		if e.Origin.Project != "" {
-			l.Project, l.ProjectID = h.places.realProject, projectID
-			if l.ResolvedCommand != "" && discover.Inside(l.ResolvedCommand, h.places.realProject) {
+			l.Project, l.ProjectID = h.places().realProject, projectID
+			if l.ResolvedCommand != "" && discover.Inside(l.ResolvedCommand, h.places().realProject) {
 				l.CommandDigest = programs.digest(l.ResolvedCommand)
 			}
 			l.Files = h.boundFiles(e, runs, dir, &programs)
@@ -97,7 +97,7 @@ func (h *Host) boundFiles(e config.Entry, runs config.Server, dir string, progra
 			value = filepath.Join(dir, value)
 		}
 		path, err := filepath.EvalSymlinks(value)
-		if err != nil || !discover.Inside(path, h.places.realProject) && !h.namedInProject(value) {
+		if err != nil || !discover.Inside(path, h.places().realProject) && !h.namedInProject(value) {
 			return
 		}
 		info, err := os.Stat(path)
@@ -131,7 +131,7 @@ func (h *Host) boundFiles(e config.Entry, runs config.Server, dir string, progra
 // it lead: they are the project's.
 func (h *Host) namedInProject(path string) bool {
 	path = filepath.Clean(path)
-	return discover.Inside(path, h.places.project) || discover.Inside(path, h.places.realProject)
+	return discover.Inside(path, h.places().project) || discover.Inside(path, h.places().realProject)
 }
 
 // isCode reports whether a file can be run, or is code or configuration by its
@@ -181,7 +181,7 @@ func (h *Host) checkLaunch(st ServerStatus, file string) (again func() error, er
 	check := func() error {
 		if path, err := filepath.EvalSymlinks(file); err != nil {
 			return err
-		} else if path != l.ResolvedCommand && (l.ResolvedCommand != "" || discover.Inside(path, h.places.realProject)) {
+		} else if path != l.ResolvedCommand && (l.ResolvedCommand != "" || discover.Inside(path, h.places().realProject)) {
 			return fmt.Errorf("it would start %s, and %s was approved", path, cmp.Or(l.ResolvedCommand, "no program"))
 		}
 		for _, f := range l.Files {

@@ -133,7 +133,7 @@ type Options struct {
 // them.
 type Host struct {
 	opts     Options
-	places   places
+	located  atomic.Pointer[places] // replaced with changing held
 	scan     discover.Env
 	common   *common // with the hosts beside this one
 	resolver *secret.Resolver
@@ -209,19 +209,19 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	executable, _ := os.Executable() // unknown is harmless: the base name is compared too
 	h := &Host{
 		opts:     opts,
-		places:   pl,
 		common:   shared,
 		served:   opts.Served,
 		lookSoon: make(chan struct{}, 1),
 		sessions: map[*Session]bool{}, known: map[knownKey]*knownTools{}, infos: map[string]toolInfos{},
 		scan: discover.Env{
-			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir, Project: pl.project,
+			OS: runtime.GOOS, Home: opts.Home, Dir: opts.Dir,
 			Getenv: opts.getenv, Root: opts.SystemRoot,
 			ConfigDir: pl.config, StateDir: pl.state,
 			Files: opts.Files, Strict: opts.StrictConfig, Executable: executable,
 			Memory: &discover.Memory{}, Cache: shared.files,
 		},
 	}
+	h.located.Store(&pl)
 	h.life, h.stop = context.WithCancel(context.Background())
 	if err := h.start(ctx); err != nil {
 		h.Close()
@@ -235,7 +235,7 @@ func (h *Host) start(ctx context.Context) error {
 	answers := h.elicitModes(h.firstHooks())
 	h.answers.Store(&answers)
 	h.declares = string((*Client)(nil).capabilities(answers))
-	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places.project, Env: h.opts.Environ})
+	h.resolver = secret.New(secret.Options{Lookup: h.opts.lookup, Dir: h.places().project, Env: h.opts.Environ})
 	var looking sync.WaitGroup
 	if h.opts.WatchFiles { // what changes from now on is noticed
 		looking.Go(func() { h.looked = h.survey() })
@@ -268,7 +268,7 @@ type common struct {
 func (h *Host) startConnections() error {
 	options := conn.Options{
 		Logger: h.opts.Logger, Environ: h.opts.Environ, Vars: h.vars(), Resolver: h.resolver,
-		CacheDir: h.places.catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: []byte(h.declares),
+		CacheDir: h.places().catalogDir(), Info: clientInfo(h.opts.Version), Capabilities: []byte(h.declares),
 		Changed: h.news.announce, Owner: h, Handler: func(c *conn.Shared) wire.Handler { return serverSide{c} },
 	}
 	var err error

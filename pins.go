@@ -256,7 +256,7 @@ func (h *Host) savePins() {
 	defer stop()
 	if err := h.updatePins(ctx, func(*policy.Pins) {}); err != nil {
 		if h.pinsUnwritable == nil || h.pinsUnwritable.Error() != err.Error() {
-			h.opts.Logger.Warn("pins not saved", "file", h.places.pinsFile(), "error", err)
+			h.opts.Logger.Warn("pins not saved", "file", h.places().pinsFile(), "error", err)
 		}
 		h.pinsUnwritable = err
 		return
@@ -287,7 +287,7 @@ func (h *Host) ToolChanges(ctx context.Context, name string) ([]ToolChange, erro
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
 	if h.pinsDamaged {
-		return nil, errorf(KindConfigInvalid, "What was accepted cannot be read: %s is damaged.", h.places.pinsFile()).hint(pinsHint)
+		return nil, errorf(KindConfigInvalid, "What was accepted cannot be read: %s is damaged.", h.places().pinsFile()).hint(pinsHint)
 	}
 	return h.toolChanges(st, offer), nil
 }
@@ -324,7 +324,7 @@ func (h *Host) AcceptTools(ctx context.Context, name string, shown []ToolChange)
 	}
 	h.news.announce()
 	return Change{
-		Action: "accepted", Name: st.Name, Scope: st.Origin.Scope, File: h.places.pinsFile(),
+		Action: "accepted", Name: st.Name, Scope: st.Origin.Scope, File: h.places().pinsFile(),
 		Note: acceptedNote(shown),
 	}, nil
 }
@@ -406,11 +406,11 @@ func (h *Host) pinnedServer(ctx context.Context, name string) (ServerStatus, *co
 // updatePins changes the pins on disk and in memory; pinsMu is held.
 func (h *Host) updatePins(ctx context.Context, change func(*policy.Pins)) error {
 	var pins policy.Pins
-	_, err := atomicfile.Update(ctx, h.places.pinsFile(), h.ownFile(), func(old []byte) ([]byte, error) {
+	_, err := atomicfile.Update(ctx, h.places().pinsFile(), h.ownFile(), func(old []byte) ([]byte, error) {
 		pins = policy.Pins{}
 		if len(old) > 0 {
 			if err := pins.UnmarshalJSON(old); err != nil {
-				return nil, errorf(KindConfigInvalid, "%s is damaged: %v", h.places.pinsFile(), err)
+				return nil, errorf(KindConfigInvalid, "%s is damaged: %v", h.places().pinsFile(), err)
 			}
 		}
 		for _, l := range h.pinsUnsaved {
@@ -432,7 +432,7 @@ func (h *Host) readPins() (problems []config.Problem) {
 	h.pinsMu.Lock()
 	defer h.pinsMu.Unlock()
 	wasDamaged := h.pinsDamaged
-	data, err := atomicfile.Read(h.places.pinsFile(), maxPins)
+	data, err := atomicfile.Read(h.places().pinsFile(), maxPins)
 	pins := policy.Pins{}
 	if err == nil {
 		err = pins.UnmarshalJSON(data) // json.Unmarshal would read it twice
@@ -440,7 +440,7 @@ func (h *Host) readPins() (problems []config.Problem) {
 	h.pinsDamaged = err != nil && !errors.Is(err, fs.ErrNotExist)
 	if h.pinsDamaged {
 		problems = []config.Problem{{
-			Severity: config.SeverityError, File: h.places.pinsFile(),
+			Severity: config.SeverityError, File: h.places().pinsFile(),
 			Message: "no pin can be read, so pinned tools count as changed: " + err.Error(), Hint: pinsHint,
 		}}
 		pins = h.pins
@@ -450,7 +450,7 @@ func (h *Host) readPins() (problems []config.Problem) {
 	}
 	if h.pinsUnwritable != nil {
 		problems = append(problems, config.Problem{
-			Severity: config.SeverityWarning, File: h.places.pinsFile(),
+			Severity: config.SeverityWarning, File: h.places().pinsFile(),
 			Message: "pins cannot be saved, so the next process will not know what tools were first: " + h.pinsUnwritable.Error(),
 		})
 	}

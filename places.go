@@ -81,6 +81,31 @@ func findPlaces(o Options) (places, error) {
 	return p, err
 }
 
+// places are where everything is now.
+func (h *Host) places() places { return *h.located.Load() }
+
+// scanEnv is what a scan is to see now.
+func (h *Host) scanEnv() discover.Env {
+	env := h.scan
+	env.Project = h.places().project
+	return env
+}
+
+// locate finds the project anew: a repository may have been made around the
+// working directory, or be gone. What is Patchbay's own stays where it is, and
+// never comes to lie in a project.
+func (h *Host) locate() (now places, moved bool) {
+	was := h.places()
+	now = was
+	now.project = findProject(h.opts.Dir, h.opts.Home)
+	now.realProject = discover.RealPath(now.project)
+	state := discover.RealPath(was.state)
+	if discover.Inside(state, now.realProject) && !discover.Inside(state, was.realProject) {
+		return was, false
+	}
+	return now, now != was
+}
+
 // findProject returns the nearest directory at or above dir that is the root of
 // a repository, and dir itself if there is none. The home directory is not
 // taken for a project of everything below it.

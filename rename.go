@@ -65,7 +65,7 @@ func (h *Host) Rename(ctx context.Context, r RenameRequest) (Change, error) {
 	}
 	change := Change{Action: "renamed", Name: r.NewName, Scope: st.Origin.Scope, File: st.Origin.File, Note: "it was " + st.Name}
 	if rules := h.rulesAbout(st.Name); len(rules) > 0 {
-		change.Note += fmt.Sprintf("; %s of %s still say %s", strings.Join(rules, ", "), h.places.userSettings(), st.Name)
+		change.Note += fmt.Sprintf("; %s of %s still say %s", strings.Join(rules, ", "), h.places().userSettings(), st.Name)
 	}
 	return change, h.reload(ctx)
 }

@@ -41,10 +41,10 @@ func (h *Host) readSettings() settings {
 	if r := h.reading.Load(); r != nil {
 		last = r.goodSettings
 	}
-	s.user = s.read(h.places.userSettings(), config.ScopeUser, last)
+	s.user = s.read(h.places().userSettings(), config.ScopeUser, last)
 	// A project's settings can only restrict: nothing that comes with a clone
 	// may widen what its reader allows.
-	if file := h.places.projectSettings(); !s.foreign(file) {
+	if file := h.places().projectSettings(); !s.foreign(file) {
 		s.project = s.read(file, config.ScopeProject, last)
 	}
 	for _, id := range s.user.Discovery.DisabledProviders {
@@ -156,7 +156,7 @@ func (h *Host) notServed(now config.Gateway) (problems []config.Problem) {
 	} {
 		if h.opts.Serves && !member.same {
 			problems = append(problems, config.Problem{
-				Severity: config.SeverityWarning, File: h.places.userSettings(), Pointer: "/gateway/" + member.name,
+				Severity: config.SeverityWarning, File: h.places().userSettings(), Pointer: "/gateway/" + member.name,
 				Message: "changed while the gateway runs, which goes on as it was until it is started again",
 			})
 		}

@@ -241,8 +241,11 @@ func (h *Host) Reload(ctx context.Context) error {
 }
 
 func (h *Host) reload(ctx context.Context) error {
+	if now, moved := h.locate(); moved {
+		h.located.Store(&now)
+	}
 	settings := h.readSettings()
-	scan := h.scan
+	scan := h.scanEnv()
 	scan.Disabled = settings.user.Discovery.DisabledProviders
 	var damaged []config.Problem
 	scan.Adopted, damaged = h.readAdopted()
@@ -287,7 +290,7 @@ func (h *Host) reload(ctx context.Context) error {
 		}
 	}
 	snap := Snapshot{
-		Dir: h.opts.Dir, Project: h.places.project,
+		Dir: h.opts.Dir, Project: h.places().project,
 		Files: append(settings.files, found.Files...), Hooks: hooks, Problems: append(problems, found.Problems...),
 	}
 	merged := config.Merge(candidates)
@@ -427,7 +430,7 @@ func (s Snapshot) errors() []config.Problem {
 
 // vars is what placeholders in the host's entries stand for.
 func (h *Host) vars() config.Vars {
-	return config.Vars{Lookup: h.opts.lookup, WorkspaceRoot: h.places.project, Home: h.opts.Home, OS: runtime.GOOS}
+	return config.Vars{Lookup: h.opts.lookup, WorkspaceRoot: h.places().project, Home: h.opts.Home, OS: runtime.GOOS}
 }
 
 // secretHeader matches headers and parts of a query that are secrets by their name.

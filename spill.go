@@ -22,7 +22,7 @@ func (h *Host) spill(text string) (string, error) { return h.save([]byte(text), 
 
 // save writes data to a file of its own that only the user can read.
 func (h *Host) save(data []byte, extension string) (string, error) {
-	path := filepath.Join(h.places.resultsDir(), rand.Text()+extension)
+	path := filepath.Join(h.places().resultsDir(), rand.Text()+extension)
 	if err := atomicfile.Write(path, data, atomicfile.Options{Mode: 0o600}); err != nil {
 		return "", err
 	}
@@ -32,7 +32,7 @@ func (h *Host) save(data []byte, extension string) (string, error) {
 
 // sweepSpills removes files that are too old, and the oldest of too many.
 func (h *Host) sweepSpills() {
-	dir := h.places.resultsDir()
+	dir := h.places().resultsDir()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // nothing was ever saved

@@ -29,7 +29,7 @@ func (h *Host) newSurroundings() *surroundings {
 	}
 	env := h.opts.Environ
 	return &surroundings{
-		opts: h.opts, project: h.places.project,
+		opts: h.opts, project: h.places().project,
 		whole:      deciding(func() []string { return env }),
 		everything: deciding(func() []string { return proc.Inherited(env, true) }),
 		basic:      deciding(func() []string { return proc.Inherited(env, false) }),

@@ -22,7 +22,7 @@ func (p places) tokenFile() string { return filepath.Join(p.state, "gateway-toke
 // GatewayToken returns the token that clients of the gateway present over HTTP.
 // The first call makes it. It is the same for every project of the user.
 func (h *Host) GatewayToken(ctx context.Context) (config.Secret, error) {
-	path := h.places.tokenFile()
+	path := h.places().tokenFile()
 	token, err := h.keepToken(ctx, path)
 	if _, ours := errors.AsType[*Error](err); err != nil && !ours && ctx.Err() == nil {
 		return token, errorf(KindConfigInvalid, "The gateway's token cannot be kept: %v", err).
@@ -63,7 +63,7 @@ func (h *Host) keepToken(ctx context.Context, path string) (config.Secret, error
 // RotateGatewayToken replaces the token by a new one. Gateways that run notice
 // within a second, and the old one is worth nothing from then on.
 func (h *Host) RotateGatewayToken(ctx context.Context) (config.Secret, error) {
-	path := h.places.tokenFile()
+	path := h.places().tokenFile()
 	// Whoever could read the old file must not be able to read the new one, so
 	// nothing of it is kept.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 // resolve turns the entry of a target into what is really started or contacted:
 // placeholders expanded, secrets obtained.
 func (s *line) resolve(ctx context.Context, m *Manager, t Target) (config.Server, error) {
-	server, problems := config.Expand(t.Entry.Server, t.Entry.Dialect, m.opts.Vars.Answered(t.Inputs))
+	vars := m.opts.Vars.Answered(t.Inputs)
+	vars.WorkspaceRoot = cmp.Or(t.Workspace, vars.WorkspaceRoot)
+	server, problems := config.Expand(t.Entry.Server, t.Entry.Dialect, vars)
 	if err := s.report(problems); err != nil {
 		return server, err
 	}

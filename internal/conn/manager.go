@@ -119,6 +119,7 @@ type Target struct {
 
 	Inputs map[string]config.Answer // to what the entry asks a person for
 
+	Workspace     string // that placeholders stand for; empty means Vars.WorkspaceRoot
 	Dir           string // where a child runs whose entry does not say so; empty means Vars.WorkspaceRoot
 	CatalogKey    string // a hash of the launch spec, under which the catalog is kept; empty means it is not
 	AllowCommands bool   // commands of the entry that obtain values may run
