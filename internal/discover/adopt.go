@@ -115,15 +115,22 @@ func Adopt(data []byte, e config.Entry, name string, self Self, before *Adopted)
 	return out, a, nil
 }
 
-// writes reports whether the form is that of a file.
+// writes reports whether the form is that of a file: one of the user's own that the
+// product has for servers, and not one that came with an extension or a plugin.
 func (f form) writes(a Adopted) bool {
-	files := f.files
 	for _, p := range Providers() {
-		if p.ID == a.Provider && files == nil {
+		if p.ID != a.Provider {
+			continue
+		}
+		files := f.files
+		if files == nil {
 			files = []string{filepath.Base(p.Places[0].Path)}
 		}
+		return slices.Contains(files, filepath.Base(a.File)) && slices.ContainsFunc(p.Places, func(place Place) bool {
+			return place.Scope == user && filepath.Base(place.Path) == filepath.Base(a.File)
+		})
 	}
-	return slices.Contains(files, filepath.Base(a.File))
+	return false
 }
 
 // passedOn are the members by which a product that gives its servers little of its

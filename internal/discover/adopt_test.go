@@ -198,3 +198,13 @@ func placeless(entries []config.Entry) []config.Entry {
 	}
 	return entries
 }
+
+// Files that came with a plugin or an extension are not the user's to change.
+func TestAdoptOwnFilesOnly(t *testing.T) {
+	for file, provider := range map[string]string{"/home/x/.claude/plugins/p/.mcp.json": claudeProvider, "/home/x/.gemini/extensions/e/gemini-extension.json": "gemini"} {
+		e := config.Entry{Name: "a", Origin: config.Origin{Provider: provider, Scope: user, File: file, Pointer: "/mcpServers/a"}}
+		if _, _, err := Adopt([]byte(`{"mcpServers": {"a": {"command": "x"}}}`), e, provider+"/a", testSelf["stdio"], nil); !errors.Is(err, ErrOtherFile) {
+			t.Errorf("%s: %v, want %v", file, err, ErrOtherFile)
+		}
+	}
+}
