@@ -128,7 +128,7 @@ func BenchmarkCall(b *testing.B) {
 func TestCallCost(t *testing.T) {
 	s, direct := leanFleet(t), leanConn(t)
 	allocations := func(call func(context.Context) error) float64 {
-		return testing.AllocsPerRun(200, func() {
+		return mcptest.Allocations(200, func() {
 			if err := call(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +155,7 @@ func TestSnapshotCost(t *testing.T) {
 		if err := h.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		counts = append(counts, testing.AllocsPerRun(50, func() {
+		counts = append(counts, mcptest.Allocations(50, func() {
 			if got := h.Servers(); len(got) != 2 || len(got[0].Tools) != tools || len(got[1].Tools) != tools {
 				t.Fatalf("%+v", got)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/gateway"
+	"github.com/patchbay-mcp/patchbay/internal/mcptest"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -58,7 +59,7 @@ func TestCallCost(t *testing.T) {
 				session, _, _ := bytes.Cut(rest, []byte("\r\n"))
 				call = callRequest(version, string(session))
 			}
-			n := testing.AllocsPerRun(200, func() {
+			n := mcptest.Allocations(200, func() {
 				if got := ask(call); !bytes.Contains(got, []byte("what is sent comes back")) {
 					t.Fatalf("%s", got)
 				}
