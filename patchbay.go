@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -358,7 +359,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Environ = os.Environ()
 	}
 	if o.Home == "" {
-		if o.Home, err = os.UserHomeDir(); err != nil {
+		if o.Home, err = HomeDir(); err != nil {
 			return o, errorf(KindConfigInvalid, "The home directory is not known: %v", err).hint("Set it to the directory that holds your configuration.")
 		}
 	}
@@ -382,6 +383,19 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// HomeDir is the home directory of the user of this process: as the environment
+// says, or, if it does not, as the system does.
+func HomeDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err == nil {
+		return home, nil
+	}
+	if u, unknown := user.Current(); unknown == nil && u.HomeDir != "" {
+		return u.HomeDir, nil
+	}
+	return "", err
 }
 
 // lookup finds a variable in the environment the host was opened with.

@@ -186,7 +186,7 @@ func (s *Session) Load(ctx context.Context) ([]Tool, map[string]error) {
 	var mu sync.Mutex // guards failed
 	var wg sync.WaitGroup
 	for _, st := range s.host.Servers() {
-		if !st.InForce || st.Skip != "" || st.State == config.Disabled {
+		if !st.InForce || st.Skip != "" || st.State == config.Disabled || !s.has(st.Name) {
 			continue
 		}
 		wg.Go(func() {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/patchbay-mcp/patchbay"
 )
 
 // Env is everything a command knows of the process it runs in.
@@ -55,7 +57,7 @@ type Env struct {
 // Process returns the environment of this process.
 func Process() Env {
 	dir, _ := os.Getwd()
-	home, _ := os.UserHomeDir()
+	home, _ := patchbay.HomeDir()
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 	columns := func(f *os.File) int {
 		n, _, err := term.GetSize(int(f.Fd()))
