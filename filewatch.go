@@ -57,7 +57,7 @@ func (h *Host) look(ctx context.Context) (now discover.Survey, changed bool, err
 	if _, moved := h.locate(); !moved && now.Same(h.looked) {
 		return now, false, nil
 	}
-	err = h.Reload(ctx)
+	err = h.readAgain(ctx)
 	if ctx.Err() == nil {
 		h.looked = now
 	}

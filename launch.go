@@ -228,7 +228,7 @@ func (h *Host) reloadSoon() {
 		return
 	}
 	h.followers.Go(func() {
-		if err := h.Reload(h.life); err != nil && h.life.Err() == nil {
+		if err := h.readAgain(h.life); err != nil && h.life.Err() == nil {
 			h.opts.Logger.Warn("configuration not read again", "error", err)
 		}
 	})

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +100,54 @@ func TestUnknownName(t *testing.T) {
 var greeter = rpcServer(func(string) string {
 	return `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"web","version":"1"}}`
 })
+
+// What a command printed and a server refused is obtained anew by a reload, with
+// which the server is tried again.
+func TestReloadRunsCommandsAgain(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Log("the command is for a shell")
+		return
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer good" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		greeter.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("bad")
+	h := withServers(t, map[string]config.Server{"web": {
+		Type: config.HTTP, URL: web.URL, Auth: &config.Auth{Mode: config.AuthAPIKey, Key: config.NewSecret("!cat '" + token + "'"), ValuePrefix: "Bearer "},
+	}}, nil)
+	state := func() config.State {
+		t.Helper()
+		if err := h.Wait(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		st, err := h.Server("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.State
+	}
+	if got := state(); got != config.NeedsAuth {
+		t.Fatal(got)
+	}
+	write("good")
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(); got != config.Connected {
+		t.Error(got)
+	}
+}
 
 // Proxies are those of the environment the host was opened with, and of nothing
 // else: not of this process, and least of all of a project.

@@ -245,7 +245,7 @@ func (h *Host) start(ctx context.Context) error {
 	looking.Wait()
 	h.opts.Inputs.tell(h, true)
 	if err == nil {
-		err = h.Reload(ctx)
+		err = h.readAgain(ctx)
 	}
 	if err == nil && h.opts.WatchFiles {
 		h.followers.Go(h.followFiles)

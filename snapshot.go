@@ -233,8 +233,19 @@ func (s Snapshot) find(name string) (ServerStatus, error) {
 
 // Reload reads all configuration again. If a file that was good before cannot
 // be read now, what it said goes on and the snapshot has the problem;
-// FailOnInvalid makes that an error.
+// FailOnInvalid makes that an error. What commands of entries print is obtained
+// anew for the next connection, and servers that have failed or want credentials
+// are tried again.
 func (h *Host) Reload(ctx context.Context) error {
+	err := h.readAgain(ctx)
+	if err == nil {
+		h.manager.Renew()
+	}
+	return err
+}
+
+// readAgain reads all configuration again because it may have changed.
+func (h *Host) readAgain(ctx context.Context) error {
 	ctx, end := h.change(ctx)
 	defer end()
 	return h.reload(ctx)

@@ -12,7 +12,8 @@ func (a *app) reloadCommand() *cobra.Command {
 		Use:   "reload",
 		Short: "Read all configuration again",
 		Long: `Read all configuration again. Servers whose entries did not change keep their
-connections.`,
+connections; those that have failed or want credentials are tried again, with
+what the commands of their entries print now.`,
 		Example:           `  patchbay reload`,
 		Args:              exactly(),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -22,6 +22,11 @@ const (
 	// brakeDistance is between the starts of a server that has used up its
 	// tries, however often it is called.
 	brakeDistance = 2 * time.Second
+
+	// authPause is how long a server that refused its credentials is left alone.
+	// Somebody who calls it later has it dialled once more: it may have refused
+	// them because of a trouble of its own.
+	authPause = 5 * time.Minute
 )
 
 // retry decides when a server is dialled again after it has failed.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -15,6 +16,7 @@ import (
 
 // dialHTTP connects over Streamable HTTP or HTTP+SSE.
 func (s *line) dialHTTP(ctx context.Context, m *Manager, t Target, l *link) error {
+	begun := time.Now()
 	server, err := s.resolve(ctx, m, t)
 	if err != nil {
 		return err
@@ -25,20 +27,46 @@ func (s *line) dialHTTP(ctx context.Context, m *Manager, t Target, l *link) erro
 	if server.HeadersHelper != "" && !t.AllowCommands {
 		return commandsForbidden("headersHelper")
 	}
-	l.headers = &headers{server: server, renewing: make(chan struct{}, 1), run: func(ctx context.Context) (config.Server, error) {
-		s.mu.Lock()
-		resolver := s.owner.resolver // of now: the connection may outlive the Manager that made it
-		s.mu.Unlock()
-		return resolver.RunHeadersHelper(ctx, s.name, server)
-	}}
-	if err := l.headers.obtain(ctx); err != nil {
+	l.headers = &headers{
+		server: server, renewable: len(config.Executes(t.Entry.Server, t.Entry.Dialect)) > 0, renewing: make(chan struct{}, 1),
+		run: func(ctx context.Context, refused *issue) (config.Server, error) {
+			s.mu.Lock()
+			owner := s.owner // of now: the connection may outlive the Manager that made it
+			s.mu.Unlock()
+			server := server
+			if refused != nil {
+				owner.resolver.Forget(t.Entry, refused.at)
+				var err error
+				if server, err = s.resolve(ctx, owner, t); err != nil {
+					return server, err
+				}
+			}
+			return owner.resolver.RunHeadersHelper(ctx, s.name, server)
+		},
+	}
+	if err := l.headers.obtain(ctx, nil); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return &failure{kind: KindAuth, err: err}
 	}
 	s.took(l, StepResolved)
-	err = s.connect(ctx, m, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
+	f := s.connectHTTP(ctx, m, t, l)
+	// What a command printed for an earlier connection may have ceased to be good.
+	if f != nil && f.needsAuth && m.resolver.Forget(t.Entry, begun) && s.renewHeaders(ctx, l, l.headers.issued()) {
+		f = s.connectHTTP(ctx, m, t, l)
+	}
+	if f == nil {
+		return nil
+	}
+	s.recallMissing(f)
+	return f
+}
+
+// connectHTTP performs the handshake with the headers there are.
+func (s *line) connectHTTP(ctx context.Context, m *Manager, t Target, l *link) *failure {
+	server := l.headers.server
+	err := s.connect(ctx, m, t, l, wire.HTTP(server.URL, &wire.HTTPClientOptions{
 		Transport:   s.pool.httpFor(m.opts.Environ),
 		Header:      l.headers.current,
 		SSEFallback: server.Type != config.HTTP,
@@ -49,15 +77,17 @@ func (s *line) dialHTTP(ctx context.Context, m *Manager, t Target, l *link) erro
 	}
 	f := classify(err)
 	f.err = l.redactor().cleanError(f.err) // the server may have answered with what it was sent
-	s.recallMissing(f)
 	return f
 }
 
 // headers are what every HTTP request to a server carries.
 type headers struct {
-	server config.Server
-	run    func(context.Context) (config.Server, error) // the headersHelper
+	server    config.Server
+	renewable bool // commands print some of them
 
+	// run returns the server with what the headersHelper prints; if headers were
+	// refused, with what other commands print now, too.
+	run      func(ctx context.Context, refused *issue) (config.Server, error)
 	renewing chan struct{} // held while run runs
 
 	mu  sync.Mutex
@@ -65,7 +95,10 @@ type headers struct {
 }
 
 // issue is what the headers are from one time on.
-type issue struct{ header http.Header }
+type issue struct {
+	header http.Header
+	at     time.Time
+}
 
 // current implements wire.HTTPClientOptions.Header.
 func (h *headers) current(context.Context) (http.Header, error) {
@@ -82,9 +115,9 @@ func (h *headers) issued() *issue {
 	return h.now
 }
 
-// obtain runs the helper, if there is one, and sets the headers anew.
-func (h *headers) obtain(ctx context.Context) error {
-	server, err := h.run(ctx)
+// obtain runs what prints headers, and sets them anew.
+func (h *headers) obtain(ctx context.Context, refused *issue) error {
+	server, err := h.run(ctx, refused)
 	if err != nil {
 		return err
 	}
@@ -97,7 +130,7 @@ func (h *headers) obtain(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now = &issue{now}
+	h.now = &issue{now, time.Now()}
 	return nil
 }
 
@@ -113,11 +146,12 @@ func apiKey(a *config.Auth) (name, value string, ok bool) {
 	return name, a.ValuePrefix + a.Key.Reveal(), true
 }
 
-// renewHeaders runs the helper for headers that were refused, and reports whether
-// there are other ones now. Of those who come at the same time one does it for all.
+// renewHeaders runs the commands that print headers which were refused, and reports
+// whether there are other ones now: with the same nobody tries again. Of those who
+// come at the same time one does it for all.
 func (s *line) renewHeaders(ctx context.Context, l *link, refused *issue) bool {
 	h := l.headers
-	if h == nil || h.server.HeadersHelper == "" {
+	if h == nil || !h.renewable {
 		return false
 	}
 	select {
@@ -127,7 +161,7 @@ func (s *line) renewHeaders(ctx context.Context, l *link, refused *issue) bool {
 		return false
 	}
 	if h.issued() == refused {
-		if err := h.obtain(ctx); err != nil {
+		if err := h.obtain(ctx, refused); err != nil {
 			s.log.Warn("renewing headers", "error", err)
 			return false
 		}

@@ -334,6 +334,95 @@ func TestHeadersHelper(t *testing.T) {
 	}
 }
 
+// What a command printed is used until it is refused, by a call or by a connection,
+// or until somebody has the server connected anew. The call that was refused is
+// made again with what the command prints then, and with nothing else.
+func TestCommandValues(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Log("the commands are for a shell")
+		return
+	}
+	r, dir := newRemote(t), t.TempDir()
+	accept := func(value string) {
+		r.set(func(_ string, h http.Header) (int, map[string]string) {
+			if h.Get("X-Run") != value {
+				return http.StatusUnauthorized, nil
+			}
+			return 0, nil
+		})
+	}
+	target := r.target()
+	target.AllowCommands = true
+	target.Entry.Dialect = config.DialectPatchbay
+	target.Entry.Server.Headers = map[string]config.Secret{"X-Run": config.NewSecret(`!echo x >> runs; echo run $(cat runs | wc -l)`)}
+	m := newManager(t, Options{Environ: os.Environ(), Vars: config.Vars{WorkspaceRoot: dir}})
+	accept("run 1")
+	s := one(t, m, target)
+	mustWait(t, s)
+
+	accept("run 2")
+	mustCall(t, s)
+	if n := r.count("tools/call"); n != 2 {
+		t.Errorf("called %d times", n)
+	}
+	accept("run 3")
+	target.ConnectHash = "2" // another connection, for which the command need not run
+	s = one(t, m, target)
+	mustWait(t, s)
+
+	r.set(nil)
+	if err := s.Reconnect(t.Context()); err != nil || r.header().Get("X-Run") != "run 4" {
+		t.Errorf("%v, %v", err, r.header())
+	}
+	accept("none of them")
+	if e := callError(t, call(t.Context(), s)); e.Kind != KindAuth {
+		t.Error(e)
+	}
+	callError(t, s.Wait(t.Context()))
+	wantState(t, s, config.NeedsAuth, "401")
+	runs, err := os.ReadFile(filepath.Join(dir, "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.set(nil)
+	m.Renew()
+	mustWait(t, s)
+	if got, want := r.header().Get("X-Run"), fmt.Sprintf("run %d", len(runs)/2+1); got != want {
+		t.Errorf("after a reload %q, want %q", got, want)
+	}
+}
+
+// Credentials that were refused and are what they were are not sent again, but for
+// somebody who calls the server much later.
+func TestRefusedCredentials(t *testing.T) {
+	r := newRemote(t)
+	target := r.target()
+	target.Entry.Server.Headers = map[string]config.Secret{"Authorization": config.NewSecret("Bearer x")}
+	s := one(t, newManager(t, Options{}), target)
+	mustWait(t, s)
+	r.set(func(string, http.Header) (int, map[string]string) { return http.StatusUnauthorized, nil })
+	for range 3 {
+		if e := callError(t, call(t.Context(), s)); e.Kind != KindAuth {
+			t.Error(e)
+		}
+	}
+	if n := r.count("tools/call"); n != 1 {
+		t.Errorf("called %d times", n)
+	}
+	callError(t, s.Wait(t.Context()))
+	wantState(t, s, config.NeedsAuth, "401")
+	r.set(nil)
+	l, _ := s.manager.present(s.name, s.profile)
+	l.mu.Lock()
+	if left := time.Until(l.retry.earliest); left <= 0 || left > authPause {
+		t.Errorf("the next dial may be in %v", left)
+	}
+	l.retry.earliest = time.Now() // that is, later
+	l.mu.Unlock()
+	callError(t, s.Wait(t.Context())) // which dials nobody
+	mustCall(t, s)
+}
+
 // Row 23: a server that is too busy is asked later, as it wants.
 func TestTooBusy(t *testing.T) {
 	busy := func(of string) func(string, http.Header) (int, map[string]string) {

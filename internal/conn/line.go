@@ -459,6 +459,7 @@ func (s *line) settle(l *link, err error) {
 	next := config.Failed
 	if f.needsAuth || f.needsScope {
 		next, s.retry.next = config.NeedsAuth, time.Time{}
+		s.retry.earliest = later(s.retry.earliest, now.Add(authPause))
 	}
 	again := s.retry.next
 	if next == config.Failed && again.IsZero() && !f.permanent && !s.isKnown() {
@@ -490,7 +491,7 @@ func (s *line) wait(ctx context.Context) error {
 		case s.state.State == config.Pending:
 			done = s.dormant && !s.wanted && !s.unlisted
 			s.hasten()
-		case s.state.State == config.Failed:
+		case s.state.State == config.Failed || s.state.State == config.NeedsAuth:
 			done, err = true, s.state.failure
 		}
 		changed := s.state.changed
@@ -522,6 +523,7 @@ func (s *line) reconnect(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.unreachable(err)
 	}
+	s.forgetValues()
 	s.beginAnew(errReplaced)
 	s.mu.Unlock()
 	s.up.changed()
@@ -532,6 +534,22 @@ func (s *line) reconnect(ctx context.Context) error {
 	s.release(l)
 	return s.wait(ctx)
 }
+
+// renew has what commands print obtained anew by the next dial. If the server has
+// failed or wants credentials, that is now, and it reports true.
+func (s *line) renew() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetValues()
+	if s.target.off() || s.state.State != config.Failed && s.state.State != config.NeedsAuth {
+		return false
+	}
+	s.beginAnew(errReplaced)
+	return true
+}
+
+// forgetValues has the commands of the entry run again; s.mu is held.
+func (s *line) forgetValues() { s.owner.resolver.Forget(s.target.Entry, time.Now()) }
 
 // client is Server.Client.
 func (s *line) client(ctx context.Context) (*wire.Client, error) {
@@ -619,7 +637,7 @@ func (s *line) refusal() error {
 		return &failure{kind: KindDenied, err: errGone}
 	case s.target.off():
 		return s.offError()
-	case s.state.State == config.NeedsAuth:
+	case s.state.State == config.NeedsAuth && time.Now().Before(s.retry.earliest):
 		return s.state.failure
 	}
 	return nil

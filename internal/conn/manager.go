@@ -305,6 +305,21 @@ func (m *Manager) Apply(want map[string]Target) {
 	sweep(true)
 }
 
+// Renew has what commands of entries print obtained anew by whoever is connected
+// next, and connects what has failed or wants credentials once more. Connections
+// that stand keep what they have.
+func (m *Manager) Renew() {
+	m.pool.mu.Lock()
+	defer m.pool.unlock()
+	for _, s := range m.seats {
+		for _, l := range s.up.lines {
+			if l.renew() {
+				m.pool.news[m] = true
+			}
+		}
+	}
+}
+
 // Server returns the server of that name, as it is reached with a profile.
 func (m *Manager) Server(name string, p Profile) (*Server, bool) {
 	m.pool.mu.Lock()

@@ -42,8 +42,8 @@ type Options struct {
 }
 
 // Resolver resolves values. Each command runs once: the callers that want its
-// output meanwhile share the run, and later ones get what it printed. It is
-// safe for concurrent use.
+// output meanwhile share the run, and later ones get what it printed, until that
+// is forgotten. It is safe for concurrent use.
 type Resolver struct {
 	opts Options
 	run  func(ctx context.Context, command string) ([]byte, error)
@@ -128,14 +128,37 @@ func (r *Resolver) start(command string) *call {
 	return c
 }
 
-// expired reports whether the run failed so long ago that it is worth another.
-func (c *call) expired() bool {
+// Forget has the commands of an entry run again when their values are next wanted,
+// unless they have ended since a time or still run. It reports whether there are
+// any to run again.
+func (r *Resolver) Forget(e config.Entry, since time.Time) (any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	config.MapValues(e.Server, func(_ config.Slot, value config.Secret) (config.Secret, bool) {
+		if command, ok := strings.CutPrefix(value.Reveal(), "!"); ok {
+			if c := r.calls[command]; c != nil && c.over() && c.ended.Before(since) {
+				delete(r.calls, command)
+				any = true
+			}
+		}
+		return value, true
+	})
+	return any
+}
+
+// over reports whether the run has ended.
+func (c *call) over() bool {
 	select {
 	case <-c.done:
-		return c.err != nil && time.Since(c.ended) >= retryAfter
+		return true
 	default:
 		return false
 	}
+}
+
+// expired reports whether the run failed so long ago that it is worth another.
+func (c *call) expired() bool {
+	return c.over() && c.err != nil && time.Since(c.ended) >= retryAfter
 }
 
 // wait returns the result of the run. A caller that gives up leaves the run to
