@@ -135,35 +135,18 @@ const (
 // inProcessEntries declares the servers of the embedding program. They come
 // before any file: the program knows what it brings.
 func (h *Host) inProcessEntries() []config.Entry {
-	var entries []config.Entry
-	for _, name := range slices.Sorted(maps.Keys(h.opts.InProcess)) {
-		entries = append(entries, config.Entry{
-			Name: name, Server: config.Server{Type: config.InProcess},
-			Origin: config.Origin{Provider: inProcessProvider, Product: "This program", Priority: 120, Scope: config.ScopeUser},
-		})
+	servers := map[string]config.Server{}
+	for name := range h.opts.InProcess {
+		servers[name] = config.Server{Type: config.InProcess}
 	}
-	return entries
+	return programEntries(servers, config.Entry{Origin: config.Origin{Provider: inProcessProvider, Product: "This program", Priority: 120, Scope: config.ScopeUser}})
 }
 
 // Apply sets the servers that the program itself adds to those of the files, in
 // place of those it set before. A server that stays as it was keeps its
-// connection. If one is invalid none is set.
+// connection. One that is invalid is there as failed, with its problems, and does
+// not harm the others; with FailOnInvalid it is an error, and none is set.
 func (h *Host) Apply(ctx context.Context, servers map[string]config.Server) error {
-	var bad []config.Problem
-	for name, s := range servers {
-		if err := config.CheckName(name); err != nil {
-			bad = append(bad, config.Problem{Severity: config.SeverityError, Message: err.Error()})
-		}
-		for _, p := range config.Validate(name, s, config.Lenient) {
-			if p.Severity == config.SeverityError {
-				bad = append(bad, p)
-			}
-		}
-	}
-	if len(bad) > 0 {
-		invalid := &config.InvalidError{Problems: bad}
-		return &Error{Kind: KindConfigInvalid, Message: invalid.Error(), Problems: bad}
-	}
 	ctx, end := h.change(ctx)
 	defer end()
 	before := h.applied
@@ -185,12 +168,29 @@ func (h *Host) SetServed(ctx context.Context, urls []string) error {
 
 // appliedEntries declares what Apply was given.
 func (h *Host) appliedEntries() []config.Entry {
+	return programEntries(h.applied, config.Entry{
+		Dialect: config.DialectPatchbay,
+		Origin:  config.Origin{Provider: programProvider, Product: "This program", Priority: 115, Scope: config.ScopeUser},
+	})
+}
+
+// programEntries makes entries like one of servers that the program names, with
+// all that is wrong with each.
+func programEntries(servers map[string]config.Server, like config.Entry) []config.Entry {
+	titles := slices.Sorted(maps.Keys(servers))
+	names := discover.Identifiers(titles) // under which what has a bad name can be shown
 	var entries []config.Entry
-	for _, name := range slices.Sorted(maps.Keys(h.applied)) {
-		entries = append(entries, config.Entry{
-			Name: name, Server: h.applied[name], Dialect: config.DialectPatchbay,
-			Origin: config.Origin{Provider: programProvider, Product: "This program", Priority: 115, Scope: config.ScopeUser},
-		})
+	for _, title := range titles {
+		e := like
+		e.Name, e.Server = names[title], servers[title]
+		if e.Name != title {
+			e.Title = title
+		}
+		if err := config.CheckName(title); err != nil {
+			e.Problems = append(e.Problems, config.Problem{Severity: config.SeverityError, Message: err.Error()})
+		}
+		e.Problems = append(e.Problems, config.Validate(title, e.Server, config.Lenient)...)
+		entries = append(entries, e)
 	}
 	return entries
 }

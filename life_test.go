@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/patchbay-mcp/patchbay"
 	"github.com/patchbay-mcp/patchbay/config"
@@ -53,12 +56,44 @@ func TestApplyKeepsConnections(t *testing.T) {
 	if _, err := s.Call(t.Context(), patchbay.Call{Tool: "b.pid"}); kindOf(err) != patchbay.KindToolNotFound {
 		t.Errorf("a server that is not there any more: %v", err)
 	}
-	bad := map[string]config.Server{"a": scripted(), "c": {}, "": scripted()}
-	if e := asError(t, h.Apply(t.Context(), bad)); e.Kind != patchbay.KindConfigInvalid || len(e.Problems) != 2 {
+}
+
+// A server of the program that is invalid has failed, and the others are there.
+func TestInvalidServersOfTheProgram(t *testing.T) {
+	leavesNothing(t)
+	c := newComputer(t)
+	c.opts.Lazy = false
+	c.opts.InProcess = map[string]patchbay.LocalServer{"": patchbay.FromSDK(mcp.NewServer(&mcp.Implementation{Name: "nameless"}, nil))}
+	h := c.open()
+	if err := h.Apply(t.Context(), map[string]config.Server{"good": scripted(), "bad": {}, "b b": scripted()}); err != nil {
+		t.Fatal(err)
+	}
+	s := anyone(t, h)
+	if got := say(t, s, "good.echo", `{"text":"hi"}`); got != "hi" {
+		t.Errorf("the good one says %q", got)
+	}
+	got := map[string]string{}
+	for _, st := range h.Servers() {
+		if st.State == config.Failed {
+			got[st.Name] = st.Reason
+		}
+	}
+	want := map[string]string{
+		"_":   "Server name cannot be empty",
+		"bad": `Server "bad": stdio server requires "command" field`,
+		"b_b": "Server name can only contain letters, numbers, dash, underscore, and dot",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("failed are %q\nwant %q", got, want)
+	}
+	if e := asError(t, h.Connect(t.Context(), "bad")); e.Kind != patchbay.KindConfigInvalid || len(e.Problems) != 1 {
 		t.Errorf("%#v", e)
 	}
-	if got := say(t, s, "c.echo", `{"text":"hi"}`); got != "hi" {
-		t.Errorf("what was refused had an effect: %q", got)
+
+	c.opts.FailOnInvalid = true
+	_, err := patchbay.Open(t.Context(), c.opts)
+	if e := asError(t, err); e.Kind != patchbay.KindConfigInvalid || len(e.Problems) != 1 {
+		t.Errorf("%#v", e)
 	}
 }
 

@@ -155,7 +155,7 @@ func (d *doc) addAll(node config.Node, pointer string, decode decoder) {
 			titles = append(titles, m.Name)
 		}
 	}
-	names := identifiers(titles)
+	names := Identifiers(titles)
 	for _, m := range node.Members {
 		if m.Repeated {
 			continue
@@ -185,7 +185,7 @@ func (d *doc) addList(list config.Node, pointer string, decode decoder) {
 			}
 		}
 	}
-	names := identifiers(titles)
+	names := Identifiers(titles)
 	used := map[string]bool{}
 	for i, it := range list.Items {
 		e := d.newEntry(names, titles[i], it.Line, config.PointerAt(pointer, i))
@@ -339,9 +339,9 @@ func identifier(title string) string {
 	}
 }
 
-// identifiers gives each of a file's titles an identifier of its own. Titles
+// Identifiers gives each of a file's titles an identifier of its own. Titles
 // that are identifiers already keep them; of the others the first to come does.
-func identifiers(titles []string) map[string]string {
+func Identifiers(titles []string) map[string]string {
 	names := make(map[string]string, len(titles))
 	taken := make(map[string]bool, len(titles))
 	for _, t := range titles {

@@ -129,7 +129,7 @@ func FuzzIdentifiers(f *testing.F) {
 	f.Add("\n__proto__\nünï")
 	f.Fuzz(func(t *testing.T, text string) {
 		owner := map[string]string{}
-		for title, name := range identifiers(strings.Split(text, "\n")) {
+		for title, name := range Identifiers(strings.Split(text, "\n")) {
 			if !validName.MatchString(name) {
 				t.Fatalf("%q for %q", name, title)
 			}
