@@ -124,7 +124,7 @@ func markSame(all []Merged) {
 	usable := func(m Merged) bool { return m.InForce && m.State != Failed }
 	for _, m := range all {
 		if usable(m) {
-			key := m.Entry.Server.ConnectionKey()
+			key := m.Entry.Server.connectionKey()
 			names[key] = append(names[key], m.Entry.Name)
 		}
 	}
@@ -133,7 +133,7 @@ func markSame(all []Merged) {
 		if !usable(*m) {
 			continue
 		}
-		for _, other := range names[m.Entry.Server.ConnectionKey()] {
+		for _, other := range names[m.Entry.Server.connectionKey()] {
 			if len(m.SameAs) == maxSameAs {
 				break
 			}

@@ -80,12 +80,16 @@ func TestSameConnectionIsReported(t *testing.T) {
 	b.Entry.Name = "t"
 	c := declared("claude", 80, config.ScopeLocal, config.Pending, false)
 	c.Entry.Name = "u"
-	merged := config.Merge([]config.Candidate{a, b, c})
+	other := a // with credentials of its own
+	other.Entry.Name, other.Entry.Server.Env = "v", map[string]config.Secret{"TOKEN": config.NewSecret("1")}
+	another := other
+	another.Entry.Name, another.Entry.Server.Env = "w", map[string]config.Secret{"TOKEN": config.NewSecret("2")}
+	merged := config.Merge([]config.Candidate{a, b, c, other, another})
 	got := map[string][]string{}
 	for _, m := range merged {
 		got[m.Entry.Name] = m.SameAs
 	}
-	if d := cmp.Diff(map[string][]string{"s": {"t"}, "t": {"s"}, "u": nil}, got); d != "" {
+	if d := cmp.Diff(map[string][]string{"s": {"t"}, "t": {"s"}, "u": nil, "v": nil, "w": nil}, got); d != "" {
 		t.Error(d)
 	}
 }

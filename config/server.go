@@ -2,8 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 )
 
 // Transport is how a server is reached.
@@ -81,14 +79,14 @@ func (s Server) Target() string {
 	return quoteCommand(MaskText(s.Command), maskArgs(s.Args))
 }
 
-// ConnectionKey is equal for two servers that would reach the same thing: the
-// same command line or URL with the same names of variables and headers.
-func (s Server) ConnectionKey() string {
-	key, _ := json.Marshal([]any{
-		s.Transport(), s.Command, s.Args, s.Cwd, s.URL,
-		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Headers)),
-	})
-	return string(key)
+// connectionKey is equal for two servers that would reach the same thing with the
+// same credentials. Secrets are in it.
+func (s Server) connectionKey() string {
+	return string(EncodeServer(Server{
+		Type: s.Transport(), Command: s.Command, Args: s.Args, Env: s.Env, EnvVars: s.EnvVars, UnsetEnv: s.UnsetEnv, EnvFile: s.EnvFile, Cwd: s.Cwd,
+		URL: s.URL, Headers: s.Headers, EnvHeaders: s.EnvHeaders, BearerTokenEnvVar: s.BearerTokenEnvVar, HeadersHelper: s.HeadersHelper,
+		Auth: s.Auth, OAuth: s.OAuth,
+	}))
 }
 
 // Sharing says which sessions have a connection to a server in common. Unsaid it
