@@ -201,7 +201,7 @@ func (x *expansion) unset(at Slot, p part, what string) {
 	hint := ""
 	if p.kind == variable || p.kind == windowsOnly {
 		hint = "set " + p.name + " in the environment"
-		if x.grammar.emptyIsUnset {
+		if x.dialect.hasDefaults() {
 			hint += ", or write ${" + p.name + ":-default}"
 		}
 	}

@@ -236,6 +236,19 @@ func TestExpandUnresolved(t *testing.T) {
 	}
 }
 
+// What is not set is told with a default, where the product has them.
+func TestExpandHints(t *testing.T) {
+	for dialect, want := range map[Dialect]bool{
+		DialectPatchbay: true, DialectOMP: true, DialectClaude: true, DialectGemini: true, DialectShell: true, DialectMcporter: true,
+		DialectElectric: false, DialectDollar: false,
+	} {
+		_, problems := Expand(Server{Command: "x", Args: []string{"${NOPE}"}}, dialect, testVars())
+		if len(problems) != 1 || strings.Contains(problems[0].Hint, "${NOPE:-default}") != want {
+			t.Errorf("%s: %+v", dialect, problems)
+		}
+	}
+}
+
 func TestExpandToNothing(t *testing.T) {
 	for _, s := range []Server{{Command: "$NOPE"}, {URL: "$NOPE"}} {
 		_, problems := Expand(s, DialectGemini, testVars())

@@ -66,6 +66,12 @@ type grammar struct {
 	strict bool
 }
 
+// hasDefaults reports whether ${X:-default} is a placeholder.
+func (d Dialect) hasDefaults() bool {
+	parts := d.parse("${X:-d}")
+	return len(parts) == 1 && parts[0].kind == variable
+}
+
 // dialects is the table of all dialects; one that is missing has no
 // placeholders. Where a product's handling of an unset variable is not known,
 // the text stays.
