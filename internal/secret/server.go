@@ -84,6 +84,8 @@ func (x *resolution) values(ctx context.Context, s config.Server, allowCommands 
 				"let only its owner write the file, or name a variable instead")
 		case err != nil:
 			x.report(config.SeverityWarning, at.Pointer(), fmt.Sprintf("%s is left out: %v", at, err), "")
+		case resolved == value && config.NamesVariable(value.Reveal()) && strings.Contains(value.Reveal(), "_"):
+			x.report(config.SeverityWarning, at.Pointer(), fmt.Sprintf("%s looks like the name of a variable that is not set; it is taken as it is written", at), "")
 		}
 		return resolved, err == nil
 	})

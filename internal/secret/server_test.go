@@ -78,6 +78,7 @@ func TestResolveServer(t *testing.T) {
 	}
 	wantProblems := []string{
 		`warning /home/u/mcp.json:3: env "FAILS" is left out: its command failed: exit status 2 (at /mcpServers/s/env/FAILS)`,
+		`warning /home/u/mcp.json:3: env "UNSET" looks like the name of a variable that is not set; it is taken as it is written (at /mcpServers/s/env/UNSET)`,
 		`warning /home/u/mcp.json:3: the header "G" is left out: its command failed: exit status 1 (at /mcpServers/s/headers/G)`,
 	}
 	if diff := cmp.Diff(wantProblems, texts); diff != "" {
