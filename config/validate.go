@@ -137,6 +137,10 @@ func (v *validation) transport(s Server, strict Strictness) {
 		}
 	case InProcess:
 	default:
+		if reference.MatchString(string(kind)) {
+			v.errorAt("/type", "the type of a server cannot be a placeholder: write stdio, http or sse")
+			return
+		}
 		v.errorAt("/type", "unknown server type %q", string(kind))
 	}
 }

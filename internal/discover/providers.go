@@ -287,7 +287,7 @@ func Providers() []Provider {
 			{Scope: user, Path: "{appdata}/VSCodium/User/profiles/*/mcp.json"},
 			{Scope: user, Path: "{appdata}/VSCodium/User/settings.json", read: vscode("mcp", "servers")},
 		}},
-		{ID: "mcp-json", Product: "mcp.json", Priority: 5, dialect: config.DialectClaude, read: rootFile, Places: []Place{
+		{ID: "mcp-json", Product: "mcp.json", Priority: 5, dialect: config.DialectOMP, read: rootFile, Places: []Place{
 			{Scope: project, Path: "mcp.json", AlsoReadBy: []string{"oh-my-pi", "xcsh"}},
 		}},
 	}

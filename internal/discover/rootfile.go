@@ -63,6 +63,9 @@ func (d *doc) electric() {
 	serversAt(func(_ *doc, f *config.Fields, e *config.Entry) {
 		f.Ignore("name") // the key says it
 		e.Server = config.DecodeServer(f)
+		if e.Server.Type == config.SSE {
+			f.Report(config.SeverityError, "transport", `transport must be "http" or "stdio"`, "")
+		}
 		if ms := f.Millis("timeoutMs", 1); ms != nil {
 			e.Server.Timeout = new(min(max(*ms, 1), maxElectricTimeout))
 		}
