@@ -35,7 +35,8 @@ type SessionOptions struct {
 
 	// Prefixed says that whoever the session is for puts a prefix of its own before
 	// all names, as agents do with those of a server: names are plain then, and
-	// short, unless gateway.naming in the settings says otherwise.
+	// short, unless gateway.naming in the settings says otherwise. There are only
+	// tools of servers for it, none of the host's own.
 	Prefixed bool
 
 	// Default is what happens to a call that no rule is about; empty means that
@@ -299,18 +300,19 @@ func permissionRules(p config.Permissions, file string, mayAllow bool) (rules []
 		effect   Effect
 		patterns []string
 	}{{Deny, p.Deny}, {Ask, p.Ask}, {Allow, p.Allow}} {
-		for _, pattern := range list.patterns {
+		for i, pattern := range list.patterns {
 			if list.effect == Allow && !mayAllow {
 				continue
 			}
 			r, err := policy.NewRule(list.effect, pattern, file)
 			if err != nil {
-				problems = append(problems, config.Problem{
-					Severity: config.SeverityError, File: file, Pointer: "/permissions/" + string(list.effect), Message: err.Error(),
-				})
+				p := config.Problem{Severity: config.SeverityError, Pointer: config.PointerAt("/permissions/"+string(list.effect), i), Message: err.Error()}
 				if list.effect == Allow {
+					problems = append(problems, p)
 					continue
 				}
+				p.Hint = "Until it is mended it is about every tool."
+				problems = append(problems, p)
 				r = Rule{Effect: list.effect, Pattern: "*", Source: file}
 			}
 			rules = append(rules, r)

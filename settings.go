@@ -107,7 +107,11 @@ func (s *settings) read(path string, scope config.Scope, last map[string]goodSet
 		f := config.NewFields(node, path, "")
 		read.settings = config.DecodeSettings(f)
 		rules, bad := permissionRules(read.settings.Permissions, path, scope == config.ScopeUser)
-		file.Problems = slices.Concat(*f.Problems, bad, checkShown(read.settings.Tools, path))
+		bad = append(bad, checkShown(read.settings.Tools)...)
+		for i := range bad {
+			bad[i] = f.Locate(bad[i])
+		}
+		file.Problems = slices.Concat(*f.Problems, bad)
 		read.rules = rules
 	}
 	if file.Status == discover.Read || wasGood {
@@ -123,11 +127,11 @@ func (s *settings) read(path string, scope config.Scope, last map[string]goodSet
 }
 
 // checkShown reports the patterns that are about nothing.
-func checkShown(patterns []string, file string) (problems []config.Problem) {
+func checkShown(patterns []string) (problems []config.Problem) {
 	for i, pattern := range patterns {
 		if err := policy.CheckShown(pattern); err != nil {
 			problems = append(problems, config.Problem{
-				Severity: config.SeverityError, File: file, Pointer: config.PointerAt("/tools", i), Message: err.Error(),
+				Severity: config.SeverityError, Pointer: config.PointerAt("/tools", i), Message: err.Error(),
 			})
 		}
 	}
