@@ -178,6 +178,7 @@ func checkServer(name string, raw json.RawMessage) (config.Server, error) {
 	var bad []config.Problem
 	for _, p := range *f.Problems {
 		if p.Severity == config.SeverityError || p.Severity == config.SeverityWarning {
+			p.Message = strings.Replace(p.Message, ", ignoring:", ":", 1) // which readers do
 			bad = append(bad, p)
 		}
 	}

@@ -73,7 +73,7 @@ Without arguments on a terminal, a few questions are asked instead.`,
 	flags.StringSliceVar(&f.excludeTools, "exclude-tools", nil, "all but these `tools`")
 	flags.StringVar(&f.description, "description", "", "a `sentence` about the server")
 	flags.BoolVar(&f.replace, "replace", false, "replace a server of the same name in that file")
-	complete(cmd, "scope", "local", "user", "project")
+	scopes(cmd, "local", "user", "project")
 	complete(cmd, "transport", "stdio", "http", "sse")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		e := flagError(cmd, err)

@@ -56,7 +56,7 @@ not known are kept, and named.`,
 	}
 	cmd.Flags().StringVarP(&scope, "scope", "s", "local", "`scope`: local, user or project")
 	cmd.Flags().BoolVar(&replace, "replace", false, "replace a server of the same name in that file")
-	complete(cmd, "scope", "local", "user", "project")
+	scopes(cmd, "local", "user", "project")
 	return cmd
 }
 

@@ -47,6 +47,6 @@ is not needed to use a server; it makes a copy that is yours to edit.`,
 	}
 	cmd.Flags().StringVarP(&scope, "scope", "s", "user", "`scope` to copy into: local, user or project")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be copied, change nothing")
-	complete(cmd, "scope", "local", "user", "project")
+	scopes(cmd, "local", "user", "project")
 	return cmd
 }

@@ -25,7 +25,7 @@ func (f *installFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.scope, "scope", "s", "user", "`scope` of the file: user or project")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
 	cmd.Flags().BoolVar(&f.service, "service", false, "the daemon as a service of systemd or launchd, in place of a product")
-	complete(cmd, "scope", "user", "project")
+	scopes(cmd, "user", "project")
 }
 
 func (a *app) installCommand() *cobra.Command {

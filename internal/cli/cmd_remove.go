@@ -37,7 +37,7 @@ only when --from names that product; comments and everything else in it stay.`,
 	}
 	cmd.Flags().StringVarP(&scope, "scope", "s", "", "`scope` to remove it from: local, user or project")
 	cmd.Flags().StringVar(&from, "from", "", "edit the file of this `product` (see patchbay list --sources)")
-	complete(cmd, "scope", "local", "user", "project")
+	scopes(cmd, "local", "user", "project")
 	complete(cmd, "from", products()...)
 	return cmd
 }

@@ -23,6 +23,19 @@ func complete(cmd *cobra.Command, flag string, words ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// scopes makes a flag called scope one of some words.
+func scopes(cmd *cobra.Command, words ...string) {
+	complete(cmd, "scope", words...)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		f := cmd.Flag("scope")
+		if !f.Changed || slices.Contains(words, f.Value.String()) {
+			return nil
+		}
+		last := len(words) - 1
+		return usagef(cmd.CommandPath(), "Invalid scope %q: expected %s or %s", f.Value, strings.Join(words[:last], ", "), words[last])
+	}
+}
+
 // words are what can come next, given the arguments before and the beginning of
 // this one.
 type words func(ctx context.Context, c *control.Client, args []string, word string) ([]string, error)
