@@ -249,7 +249,7 @@ func (s *Session) allTools(in toolInputs) (all []offered, asked []bridge.Exposed
 	slices.SortStableFunc(all, func(a, b offered) int {
 		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Tool.Tool, b.Tool.Tool))
 	})
-	if resources {
+	if resources && !s.opts.Prefixed { // agents have resources themselves
 		all = append(resourceTools(), all...)
 	}
 	asked = make([]bridge.Exposed, len(all))

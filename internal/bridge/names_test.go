@@ -240,3 +240,11 @@ func TestBegins(t *testing.T) {
 		}
 	}
 }
+
+func TestRefString(t *testing.T) {
+	for want, r := range map[string]Ref{"github/create": {Server: "github", Tool: "create"}, "list_mcp_resources": {Tool: "list_mcp_resources"}} {
+		if got := r.String(); got != want {
+			t.Errorf("%+v is called %q", r, got)
+		}
+	}
+}

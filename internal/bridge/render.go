@@ -14,7 +14,12 @@ type Ref struct {
 }
 
 // String returns the pair as people write it.
-func (r Ref) String() string { return r.Server + "/" + r.Tool }
+func (r Ref) String() string {
+	if r.Server == "" {
+		return r.Tool // one of ours
+	}
+	return r.Server + "/" + r.Tool
+}
 
 // styles are all renderings of a pair; the first is the default.
 var styles = [...]config.NamingStyle{config.NamingClaude, config.NamingXcsh, config.NamingOMP, config.NamingPlain}

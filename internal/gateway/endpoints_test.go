@@ -69,6 +69,11 @@ func TestEverything(t *testing.T) {
 	if other := names(t, w.connect(t, "stdio", wire.Version20260728, "", `{}`)); !slices.Equal(list, other) {
 		t.Errorf("%v\n%v", list, other)
 	}
+	for _, name := range []string{"list_mcp_resources", "ListMcpResourcesTool"} { // which are for hosts without resources
+		if _, err := a.CallTool(t.Context(), name, json.RawMessage(`{}`)); slices.Contains(list, name) || err == nil || !strings.Contains(err.Error(), "unknown tool") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	resources, err := a.ListResources(t.Context())
 	if err != nil {
 		t.Fatal(err)

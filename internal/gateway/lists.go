@@ -63,9 +63,7 @@ func (c *client) awaitLists(ctx context.Context) error {
 func (c *client) toolItems() []item {
 	var items []item
 	for _, t := range c.session.Tools() {
-		if t.Server != "" { // our own are for hosts that have no resources
-			items = append(items, item{t.Server, t.Name, t.Definition})
-		}
+		items = append(items, item{t.Server, t.Name, t.Definition})
 	}
 	return items
 }
