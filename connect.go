@@ -1,6 +1,7 @@
 package patchbay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -358,12 +359,15 @@ func unreachable(server string, err error) error {
 // overlay adds what its connection knows to a declaration.
 func (st *ServerStatus) overlay(c conn.Status, catalog *conn.Catalog) {
 	st.State, st.Reason = c.State, c.Reason
+	st.Kind = cmp.Or(Kind(c.Kind), st.Kind)
 	st.Restarts = c.Restarts
 	for _, step := range c.Steps {
 		st.Steps = append(st.Steps, Step(step))
 	}
 	for _, p := range c.Warnings {
-		p.File, p.Line, p.Pointer = st.Origin.File, st.Origin.Line, st.Origin.Pointer+p.Pointer
+		if p.File == "" { // it has no place yet
+			p.File, p.Line, p.Pointer = st.Origin.File, st.Origin.Line, st.Origin.Pointer+p.Pointer
+		}
 		st.Problems = append(slices.Clip(st.Problems), p)
 	}
 	if c.Last != nil {

@@ -2,6 +2,7 @@ package patchbay_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -82,6 +83,11 @@ func TestInvalidServersOfTheProgram(t *testing.T) {
 		"_":   "Server name cannot be empty",
 		"bad": `Server "bad": stdio server requires "command" field`,
 		"b_b": "Server name can only contain letters, numbers, dash, underscore, and dot",
+	}
+	for _, st := range h.Servers() {
+		if st.State == config.Failed && st.Kind != patchbay.KindConfigInvalid {
+			t.Errorf("%s: kind %q", st.Name, st.Kind)
+		}
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("failed are %q\nwant %q", got, want)
@@ -245,5 +251,59 @@ func TestWithoutAGuard(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "servers are not guarded") {
 		t.Errorf("the log has %s", log.String())
+	}
+}
+
+// What is wrong with a value is told with its place, also if it shows only when
+// the server is started.
+func TestPlaceOfAWarning(t *testing.T) {
+	leavesNothing(t)
+	c := newComputer(t)
+	s := scripted()
+	s.Env = maps.Clone(s.Env)
+	s.Env["A"] = config.NewSecret("!exit 3")
+	file := c.declare(map[string]config.Server{"srv": s})
+	h := c.open()
+	if err := h.Connect(t.Context(), "srv"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := h.Server("srv")
+	if err != nil || len(st.Problems) != 1 {
+		t.Fatalf("%v, %v", st.Problems, err)
+	}
+	if p := st.Problems[0]; p.File != file || p.Line != st.Origin.Line || p.Pointer != "/mcpServers/srv/env/A" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A call that Close ends, or that comes later, says so, and not that its server is
+// not configured.
+func TestTextsAfterClose(t *testing.T) {
+	leavesNothing(t)
+	began := make(chan struct{})
+	server := mcp.NewServer(&mcp.Implementation{Name: "srv"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "hold"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		close(began)
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	})
+	c := newComputer(t)
+	c.opts.InProcess = map[string]patchbay.LocalServer{"srv": patchbay.FromSDK(server)}
+	h := c.open()
+	s := anyone(t, h)
+	held := make(chan error, 1)
+	go func() {
+		_, err := s.Call(t.Context(), patchbay.Call{Tool: "srv.hold"})
+		held <- err
+	}()
+	<-began
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, later := s.Call(t.Context(), patchbay.Call{Tool: "srv.hold"})
+	for what, err := range map[string]error{"under way": <-held, "later": later, "connect": h.Connect(t.Context(), "srv")} {
+		if e := asError(t, err); !strings.Contains(e.Message, "host is closed") {
+			t.Errorf("%s: %s", what, e.Message)
+		}
 	}
 }

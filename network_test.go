@@ -126,7 +126,7 @@ func TestReloadRunsCommandsAgain(t *testing.T) {
 	h := withServers(t, map[string]config.Server{"web": {
 		Type: config.HTTP, URL: web.URL, Auth: &config.Auth{Mode: config.AuthAPIKey, Key: config.NewSecret("!cat '" + token + "'"), ValuePrefix: "Bearer "},
 	}}, nil)
-	state := func() config.State {
+	state := func() (config.State, patchbay.Kind) {
 		t.Helper()
 		if err := h.Wait(t.Context(), "web"); err != nil {
 			t.Fatal(err)
@@ -135,17 +135,17 @@ func TestReloadRunsCommandsAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return st.State
+		return st.State, st.Kind
 	}
-	if got := state(); got != config.NeedsAuth {
-		t.Fatal(got)
+	if got, kind := state(); got != config.NeedsAuth || kind != patchbay.KindAuthUnavailable {
+		t.Fatal(got, kind)
 	}
 	write("good")
 	if err := h.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := state(); got != config.Connected {
-		t.Error(got)
+	if got, kind := state(); got != config.Connected || kind != "" {
+		t.Error(got, kind)
 	}
 }
 

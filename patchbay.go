@@ -61,7 +61,7 @@ type Options struct {
 	FailOnInvalid bool     // Open and Reload fail if any entry or file is invalid
 
 	// AllowedServerNames are the only servers to connect to, besides those of
-	// the program itself. In lists nil means all and empty means none.
+	// InProcess. In lists nil means all and empty means none.
 	AllowedServerNames []string
 
 	InProcess map[string]LocalServer // servers of the embedding program, by name

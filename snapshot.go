@@ -44,6 +44,7 @@ type ServerStatus struct {
 	Title  string       `json:"title,omitempty"` // the name as its file spells it, where that differs
 	State  config.State `json:"state"`
 	Reason string       `json:"reason,omitempty"`
+	Kind   Kind         `json:"kind,omitempty"` // of what went wrong, if it has failed or needs authentication
 
 	InForce    bool           `json:"inForce"`              // this declaration stands for the name
 	ShadowedBy *config.Origin `json:"shadowedBy,omitempty"` // the declaration that comes before it
@@ -336,8 +337,8 @@ func (h *Host) reload(ctx context.Context) error {
 // notAllowed is why a server is off that Options.AllowedServerNames leaves out.
 const notAllowed = "not among the allowed servers"
 
-// allowed reports whether the host may use a server at all. The program's own
-// servers always may be.
+// allowed reports whether the host may use a server at all. Servers in the
+// program's own process always may be.
 func (h *Host) allowed(e config.Entry) bool {
 	return h.opts.AllowedServerNames == nil || e.Origin.Provider == inProcessProvider || slices.Contains(h.opts.AllowedServerNames, e.Name)
 }
@@ -396,6 +397,9 @@ func (h *Host) status(m config.Merged, l hashedLaunch) ServerStatus {
 		Transport: e.Server.Transport(), Target: e.Server.Target(), Origin: e.Origin, Adopted: e.Adopted,
 		Config: config.MarshalMasked(e.Server), Problems: e.Problems,
 		Server: e.Server, entry: e, launch: l.Launch, hash: l.hash, approved: e.Origin.Project != "" && !m.Untrusted,
+	}
+	if s.State == config.Failed {
+		s.Kind = KindConfigInvalid
 	}
 	for _, command := range e.Executes {
 		s.Executes = append(s.Executes, config.MaskText(command))

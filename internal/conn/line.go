@@ -68,6 +68,7 @@ var (
 	errReplaced  = errors.New("the server is started anew")
 	errRetired   = errors.New("the server is not configured any more")
 	errEdited    = errors.New("its configuration changed")
+	errClosed    = errors.New("the host is closed")
 	errTakenOver = errors.New("another connection took its place")
 	errIdle      = errors.New("nobody used the server")
 )
@@ -411,7 +412,7 @@ func (s *line) connectOnce() {
 	s.wanted, s.retry.next = false, time.Time{}
 	s.dials++
 	s.update(func(st *state) {
-		st.State, st.Reason, st.Stderr, st.Stray = config.Connecting, "", "", ""
+		st.State, st.Reason, st.Kind, st.Stderr, st.Stray = config.Connecting, "", "", "", ""
 		st.NextRetry, st.Challenge, st.failure, st.Steps = time.Time{}, nil, nil, nil
 	})
 	s.mu.Unlock()
@@ -470,7 +471,7 @@ func (s *line) settle(l *link, err error) {
 	f = &clean
 	s.log.Info("connection ended", "state", next, "error", f.err, "next", again)
 	s.update(func(st *state) {
-		st.State, st.Reason, st.Stderr = next, f.Error(), f.stderr
+		st.State, st.Reason, st.Kind, st.Stderr = next, f.Error(), f.kind, f.stderr
 		st.Attempt, st.NextRetry = s.retry.failures, again
 		st.Challenge, st.Opening = redact.cleanChallenge(f.challenge), nil
 		st.link, st.failure = nil, f

@@ -479,6 +479,9 @@ func (m *Manager) line(name string, p Profile) (l *line, beside bool, err error)
 	m.pool.mu.Lock()
 	defer m.pool.unlock()
 	s := m.seats[name]
+	if s == nil && m.closed {
+		return nil, false, &failure{kind: KindDenied, err: errClosed}
+	}
 	if s == nil {
 		return nil, false, &failure{kind: KindDenied, err: errRetired}
 	}

@@ -213,6 +213,9 @@ func (up *upstream) sweep(m *Manager, closing, edited bool, s *seat) {
 	if edited {
 		why, up.former = errEdited, cmp.Or(up.former, s) // not one that is another name of it
 	}
+	if closing {
+		why = errClosed
+	}
 	for _, l := range up.lines {
 		up.close(l, why, edited)
 		m.ending = append(m.ending, l)

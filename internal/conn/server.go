@@ -44,7 +44,7 @@ func (s *Server) on(ctx context.Context, use func(context.Context, *line) error)
 		}
 		if beside {
 			ours, stop := context.WithCancelCause(ctx)
-			unhook := context.AfterFunc(s.manager.ctx, func() { stop(&failure{kind: KindDenied, err: errRetired}) })
+			unhook := context.AfterFunc(s.manager.ctx, func() { stop(&failure{kind: KindDenied, err: errClosed}) })
 			err = use(ours, l)
 			unhook()
 			stop(nil)

@@ -12,6 +12,7 @@ import (
 type Status struct {
 	State  config.State
 	Reason string    // why; when connected, what is wrong nevertheless
+	Kind   Kind      // of what went wrong, in Failed and NeedsAuth
 	Since  time.Time // it is in this state
 
 	Attempt   int       // failures in a row so far
