@@ -276,6 +276,14 @@ type ToolChange struct {
 	New          bool   `json:"new,omitempty"`          // the server did not have it
 	Digest       string `json:"digest"`                 // of what it is now
 	Diff         string `json:"diff"`                   // safe to print
+
+	// Members are what of the definition of a known tool differs, as JSON pointers:
+	// the first of them.
+	Members []string `json:"members,omitempty"`
+
+	// Ignore are members, as JSON pointers, that are not to count from now on, for
+	// AcceptTools: some servers define a tool otherwise at every start.
+	Ignore []string `json:"ignore,omitempty"`
 }
 
 // ToolChanges returns how what a server offers differs from what was accepted.
@@ -302,7 +310,7 @@ func (h *Host) toolChanges(st ServerStatus, offer *conn.Catalog) []ToolChange {
 	for _, def := range offer.Tools {
 		tool, _ := wire.StringMember(def, "name")
 		if fresh := slices.Contains(report.New, tool); fresh || slices.Contains(report.Changed, tool) {
-			changes = append(changes, ToolChange{Tool: tool, New: fresh, Digest: policy.Digest(def), Diff: h.pins.Diff(st.hash, def)})
+			changes = append(changes, ToolChange{Tool: tool, New: fresh, Digest: policy.Digest(def), Diff: h.pins.Diff(st.hash, def), Members: h.pins.Differing(st.hash, def)})
 		}
 	}
 	if report.Instructions {
@@ -312,8 +320,8 @@ func (h *Host) toolChanges(st ServerStatus, offer *conn.Catalog) []ToolChange {
 	return changes
 }
 
-// AcceptTools accepts the changes of a server that were shown. If anything changed
-// otherwise meanwhile, nothing is accepted.
+// AcceptTools accepts the changes of a server that were shown, and ignores what
+// their Ignore says. If anything changed otherwise meanwhile, nothing is accepted.
 func (h *Host) AcceptTools(ctx context.Context, name string, shown []ToolChange) (Change, error) {
 	st, offer, err := h.pinnedServer(ctx, name)
 	if err != nil {
@@ -365,9 +373,32 @@ func (h *Host) acceptTools(ctx context.Context, st ServerStatus, offer *conn.Cat
 		return errorf(KindDenied, "The tools of %q changed since they were shown; nothing was accepted.", st.Name).
 			hint("Run patchbay approve --tools %s again.", st.Name)
 	}
+	ignored := map[string][]string{}
+	for _, ch := range shown {
+		for _, pointer := range ch.Ignore {
+			if err := checkIgnored(offer, ch, pointer); err != nil {
+				return err
+			}
+			ignored[ch.Tool] = append(ignored[ch.Tool], pointer)
+		}
+	}
 	defer h.pinsSeq.Add(1)
 	maps.DeleteFunc(h.pinsTold, func(told toldPins, _ bool) bool { return told.server == st.Name })
-	return h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, definitions(offer), h.opts.Now().UTC()) })
+	return h.updatePins(ctx, func(p *policy.Pins) { p.Accept(st.hash, definitions(offer), ignored, h.opts.Now().UTC()) })
+}
+
+// checkIgnored says why a member of a tool that changed cannot be ignored.
+func checkIgnored(offer *conn.Catalog, ch ToolChange, pointer string) error {
+	err := errors.New("it is no tool")
+	for _, def := range offer.Tools {
+		if tool, _ := wire.StringMember(def, "name"); tool == ch.Tool && !ch.Instructions {
+			err = policy.CheckIgnored(def, pointer)
+		}
+	}
+	if err != nil {
+		return errorf(KindConfigInvalid, "Of %s nothing can be ignored: %v.", config.Escape(ch.Tool), err)
+	}
+	return nil
 }
 
 // pinnedServer connects a server and returns what it offers to anybody: of a tool

@@ -281,7 +281,7 @@ func (s *Session) Why(name string) (Tool, Decision, error) {
 
 func toolChanged(t Tool) error {
 	return errorf(KindDenied, "tool_changed: the definition of %s is none that was accepted.", t.Name).
-		hint("Run patchbay approve --tools %s to see what changed and accept it.", t.Server)
+		hint("Run patchbay approve --tools %s to see what changed and accept it; with --ignore, a member that changes at every start does not count.", t.Server)
 }
 
 func denied(t Tool, d Decision) error {

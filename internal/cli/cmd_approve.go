@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 
 func (a *app) approveCommand() *cobra.Command {
 	var yes, tools, hooks bool
+	var ignore []string
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "approve <name>... | --hooks",
@@ -29,17 +32,23 @@ that run around calls of tools.
 With --tools, connect to a server and show how the definitions of its tools and
 its instructions differ from those that were accepted, and accept them as they
 are now. Until then what is new or changed of a project's server is held back:
-agents do not see it, and it cannot be called.`,
+agents do not see it, and it cannot be called. Some servers define a tool
+otherwise at every start, with the time as a default, for example: --ignore names
+a member of such a tool that does not count from then on, as a JSON pointer.`,
 		Example: `  patchbay approve files
   patchbay approve files --yes     for scripts: prints what it approves
   patchbay approve --tools files   accept new and changed tools
+  patchbay approve --tools log --ignore query:/inputSchema/properties/until/default
   patchbay approve --hooks         let the project's hooks run`,
 		Args: namesUnless(&hooks, "hooks"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(ignore) > 0 && (!tools || len(args) != 1) {
+				return usagef(cmd.CommandPath(), "--ignore goes with --tools and one server")
+			}
 			if tools {
 				return a.withServers(cmd.Context(), func(c *control.Client) error {
 					return a.changeEach(args, func(name string) (patchbay.Change, error) {
-						return a.approveTools(cmd.Context(), c, name, yes, limit)
+						return a.approveTools(cmd.Context(), c, name, ignore, yes, limit)
 					})
 				})
 			}
@@ -56,6 +65,7 @@ agents do not see it, and it cannot be called.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&tools, "tools", false, "accept the tools of the servers as they are now")
+	cmd.Flags().StringArrayVar(&ignore, "ignore", nil, "with --tools: a member that does not count, `tool:/pointer` (repeatable)")
 	cmd.Flags().BoolVar(&hooks, "hooks", false, "the hooks of this project's settings")
 	cmd.MarkFlagsMutuallyExclusive("tools", "hooks")
 	timeoutFlag(cmd, &limit)
@@ -114,8 +124,8 @@ func approveArgument(name string) string {
 }
 
 // approveTools shows how the tools of one server changed and, if that is wanted,
-// accepts them.
-func (a *app) approveTools(ctx context.Context, c *control.Client, name string, yes bool, limit time.Duration) (patchbay.Change, error) {
+// accepts them, but for what is to be ignored.
+func (a *app) approveTools(ctx context.Context, c *control.Client, name string, ignore []string, yes bool, limit time.Duration) (patchbay.Change, error) {
 	bound, stop := within(ctx, limit)
 	defer stop()
 	changes, err := c.ToolChanges(bound, name)
@@ -129,6 +139,9 @@ func (a *app) approveTools(ctx context.Context, c *control.Client, name string, 
 	if len(changes) == 0 {
 		return patchbay.Change{Action: "unchanged", Name: s.Name, Scope: s.Origin.Scope, Note: "its tools are as they were accepted"}, nil
 	}
+	if err := ignoreMembers(changes, ignore); err != nil {
+		return patchbay.Change{}, err
+	}
 	if !yes || !a.quiet { // as in approve
 		for _, ch := range changes {
 			what := config.Escape(ch.Tool) + " changed"
@@ -140,6 +153,9 @@ func (a *app) approveTools(ctx context.Context, c *control.Client, name string, 
 			}
 			// The host made the diff safe to print.
 			fmt.Fprintf(a.env.Stderr, "%s:\n%s\n", what, ch.Diff)
+			if len(ch.Members) > 0 && len(ch.Ignore) == 0 {
+				fmt.Fprintf(a.env.Stderr, "If it changes so at every start: --ignore '%s'\n\n", config.Escape(ch.Tool+":"+ch.Members[0]))
+			}
 		}
 	}
 	if !yes {
@@ -161,4 +177,21 @@ func (a *app) approveTools(ctx context.Context, c *control.Client, name string, 
 	bound, stop = within(ctx, limit)
 	defer stop()
 	return c.AcceptTools(bound, s.Name, changes)
+}
+
+// ignoreMembers adds to changes what is not to count of them, written as
+// tool:/pointer.
+func ignoreMembers(changes []patchbay.ToolChange, ignore []string) error {
+	for _, text := range ignore {
+		at := strings.LastIndex(text, ":/")
+		if at < 0 {
+			return &patchbay.Error{Kind: patchbay.KindConfigInvalid, Message: fmt.Sprintf("--ignore %q: expected tool:/pointer", text)}
+		}
+		i := slices.IndexFunc(changes, func(ch patchbay.ToolChange) bool { return ch.Tool == text[:at] && !ch.Instructions })
+		if i < 0 {
+			return &patchbay.Error{Kind: patchbay.KindNotFound, Message: fmt.Sprintf("--ignore %q: no tool of that name has changed", text)}
+		}
+		changes[i].Ignore = append(changes[i].Ignore, text[at+1:])
+	}
+	return nil
 }

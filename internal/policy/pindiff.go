@@ -25,11 +25,12 @@ const (
 // changed.
 func (p Pins) Diff(server string, definition json.RawMessage) string {
 	d := readDefinition(definition)
+	was, known := p.servers[server][d.name]
+	d = d.without(was.Ignored)
 	after := string(definition) + "\n"
 	if d.pinned != nil {
 		after = pretty(d.pinned)
 	}
-	was, known := p.servers[server][d.name]
 	if known && was.Digest == d.digest {
 		return ""
 	}

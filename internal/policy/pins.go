@@ -20,6 +20,10 @@ type PinnedTool struct {
 	// Definition is what the digest covers, to show changes against. It is
 	// missing where a server's definitions are too large to keep them all.
 	Definition json.RawMessage `json:"definition,omitempty"`
+
+	// Ignored are members of the definition, as JSON pointers, that a person has
+	// said do not count: they are no part of Definition and its digest.
+	Ignored []string `json:"ignored,omitempty"`
 }
 
 // Bounds of what is remembered of one server.
@@ -106,6 +110,7 @@ func (p Pins) Check(server string, tools Definitions) PinReport {
 			continue // it cannot be called
 		}
 		was, known := pinned[d.name]
+		d = d.without(was.Ignored)
 		first, again := seen[d.name]
 		seen[d.name] = d.digest
 		switch {
@@ -129,7 +134,7 @@ func (p Pins) Check(server string, tools Definitions) PinReport {
 func (p Pins) Holds(server string, tool json.RawMessage) bool {
 	d := readDefinition(tool)
 	was, known := p.servers[server][d.name]
-	return d.named && known && was.Digest == d.digest
+	return d.named && known && was.Digest == d.without(was.Ignored).digest
 }
 
 // Learn remembers what is new and leaves the rest: trust on first use. It reports
@@ -186,10 +191,17 @@ func (p *Pins) setInstructions(server string, tools Definitions, now time.Time) 
 }
 
 // Accept remembers what a server offers as it is now, in place of whatever was
-// remembered: a person has seen what changed. Tools that the server does not offer
-// now stay remembered as long as there is plenty of room: it may offer them to
-// other clients.
-func (p *Pins) Accept(server string, tools Definitions, now time.Time) {
+// remembered: a person has seen what changed. What is ignored of a tool, by its
+// name, does not count from now on, besides what did not count before. Tools that
+// the server does not offer now stay remembered as long as there is plenty of room:
+// it may offer them to other clients.
+func (p *Pins) Accept(server string, tools Definitions, ignored map[string][]string, now time.Time) {
+	tools = slices.Clone(tools)
+	for i, d := range tools {
+		all := append(slices.Clip(p.servers[server][d.name].Ignored), ignored[d.name]...)
+		slices.Sort(all)
+		tools[i] = d.without(slices.Compact(all))
+	}
 	is := map[string]PinnedTool{}
 	remember(is, tools, now)
 	for _, name := range slices.Sorted(maps.Keys(p.servers[server])) {
@@ -219,7 +231,7 @@ func remember(known map[string]PinnedTool, tools Definitions, now time.Time) {
 		if _, ok := known[d.name]; ok || d.instructions || !d.named || len(d.name) > maxPinnedName || len(known) >= maxPinnedTools {
 			continue
 		}
-		t := PinnedTool{Digest: d.digest, Since: now.UTC()}
+		t := PinnedTool{Digest: d.digest, Since: now.UTC(), Ignored: d.ignored}
 		if size += len(d.pinned); size <= maxPinnedBytes {
 			t.Definition = d.pinned
 		}
@@ -302,6 +314,8 @@ type definition struct {
 	named  bool
 	digest string
 	pinned []byte // what the digest covers; nil if it is not JSON, or if there are no instructions
+
+	ignored []string // members that were left out of it
 }
 
 func readDefinition(raw json.RawMessage) definition {

@@ -235,12 +235,12 @@ func TestPins(t *testing.T) {
 	check("no tools at all", p, defs(`{}`, `{"name":1}`, `x`, a, b, c), PinReport{})
 
 	before := p
-	p.Accept("s", defs(evil, c, `{}`), tuesday.In(time.FixedZone("", 3600)))
+	p.Accept("s", defs(evil, c, `{}`), nil, tuesday.In(time.FixedZone("", 3600)))
 	check("accepted", p, defs(a, evil, c), PinReport{})
 	check("what was accepted before", before, defs(a, b, c), PinReport{})
 	check("gone when accepted, and another one now", p, defs(toolDef("a", "other"), evil, c), PinReport{Changed: []string{"a"}})
 
-	p.Accept("s", defs(evil, a), tuesday.AddDate(0, 0, 1))
+	p.Accept("s", defs(evil, a), nil, tuesday.AddDate(0, 0, 1))
 	if since := p.servers["s"]["b"].Since; !since.Equal(tuesday) {
 		t.Errorf("what has not changed is remembered since %v", since)
 	}
@@ -283,7 +283,7 @@ func TestPinnedInstructions(t *testing.T) {
 	if got, want := p.DiffInstructions("s", "obey me"), "--- instructions since 2026-08-03\n+++ instructions now\n@@ -1 +1 @@\n-\"be kind\"\n+\"obey me\"\n"; got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	p.Accept("s", says("obey me"), tuesday)
+	p.Accept("s", says("obey me"), nil, tuesday)
 	check("accepted", "obey me", false, false)
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -306,7 +306,7 @@ func TestPinnedInstructions(t *testing.T) {
 
 func TestPinsFile(t *testing.T) {
 	var p Pins
-	p.Accept("key of s", defs(readFile, `{"name":"<&>","description":"a < b"}`), monday)
+	p.Accept("key of s", defs(readFile, `{"name":"<&>","description":"a < b"}`), nil, monday)
 	p.Learn("t", defs(toolDef("x", "y")), tuesday)
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -363,7 +363,7 @@ func TestPinsAreBounded(t *testing.T) {
 
 	name := strings.Repeat("n", maxPinnedName+1)
 	var q Pins
-	q.Accept("s", defs(toolDef(name, "x")), monday)
+	q.Accept("s", defs(toolDef(name, "x")), nil, monday)
 	if got := q.Check("s", defs(toolDef(name, "x"))).Changed; !slices.Equal(got, []string{name}) {
 		t.Errorf("a name that cannot be remembered passes: %v", maps.Keys(q.servers["s"]))
 	}
