@@ -22,7 +22,7 @@ var descriptions = map[string]string{
 	"Server.lazy":              "Connect on the first call, not at the start.",
 	"Server.idleStop":          "Milliseconds without a call after which the connection ends, until the next call; 0 means never.",
 	"Server.shared":            "Which sessions have a process in common. Default: those for which it would be the same, in one directory. \"user\": all directories, and it runs in the home directory; for entries of your own. false: each session has its own, which ends with it.",
-	"Server.pin":               "What happens when the definition of a tool changes: strict keeps it from being called until the change is accepted, warn reports it, off does not look. Default: strict for servers of a project and remote ones, else off.",
+	"Server.pin":               "What happens when the definition of a tool changes: strict keeps it from being called until the change is accepted, warn reports it, off does not look. Default: warn. For servers of a project it is strict, whatever the entry says.",
 	"Server.auth":              "How to authenticate.",
 	"Server.oauth":             "Hints for a login with OAuth. Has no effect yet.",
 	"Server.enabledTools":      "The only tools to offer.",

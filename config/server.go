@@ -118,8 +118,8 @@ func (s *Sharing) UnmarshalJSON(data []byte) error {
 }
 
 // Pin says what happens when the definition of a tool changes after it was
-// first seen. Unsaid it is strict for servers of a project and remote ones, and
-// off for the user's own programs.
+// first seen. For servers of a project it is strict, whatever they say; unsaid it
+// is warn, and off for servers in the program itself.
 type Pin string
 
 const (
