@@ -66,7 +66,7 @@ func (st ServerStatus) subject() subject {
 		describe: func() string { return policy.Describe(st.launch) },
 	}
 	if st.State == config.Failed {
-		s.invalid = &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid and cannot be approved: %s", st.Name, st.Reason), Problems: st.Problems}
+		s.invalid = &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid and cannot be approved: %s", st.Name, st.invalidity()), Problems: st.Problems}
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -231,11 +232,16 @@ func (st *ServerStatus) refusal() error {
 	case st.State == config.NeedsApproval:
 		return errorf(KindDenied, "Server %q needs approval. Run patchbay approve %s first.", st.Name, st.Name)
 	case !st.entry.Valid():
-		return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid: %s", st.Name, st.Reason), Problems: st.Problems}
+		return &Error{Kind: KindConfigInvalid, Message: fmt.Sprintf("Server %q is invalid: %s", st.Name, st.invalidity()), Problems: st.Problems}
 	case st.NeedsInput():
 		return inputError(st)
 	}
 	return nil
+}
+
+// invalidity is why a declaration is invalid, for a sentence that names it already.
+func (st *ServerStatus) invalidity() string {
+	return strings.TrimPrefix(st.Reason, fmt.Sprintf("Server %q: ", cmp.Or(st.Title, st.Name)))
 }
 
 // Reconnect drops a server's connection and makes a new one, and waits for it.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay"
+	"github.com/patchbay-mcp/patchbay/config"
 	"github.com/patchbay-mcp/patchbay/internal/control"
 )
 
@@ -273,9 +275,20 @@ func (a *app) printError(err error) {
 		return
 	}
 	p := a.errorPrinter()
-	p.line("patchbay: %s", e.Message)
+	// Nothing is said twice: one problem stands in the message, several below it.
+	message := e.Message
+	if len(e.Problems) > 1 {
+		if at := strings.Index(message, e.Problems[0].Message); at > 0 {
+			message = strings.TrimSpace(message[:at])
+		}
+	}
+	p.line("patchbay: %s", message)
 	for _, pr := range e.Problems {
-		p.line("  %s", pr.String())
+		text := pr.String()
+		if strings.Contains(message, problemText(pr)) {
+			text = strings.TrimSpace(pr.Place() + " (at " + cmp.Or(pr.Pointer, "/") + ")")
+		}
+		p.line("  %s", text)
 		if pr.Hint != "" {
 			p.line("    %s", pr.Hint)
 		}
@@ -284,6 +297,14 @@ func (a *app) printError(err error) {
 		p.line("%s", e.Hint)
 	}
 	_, _ = io.WriteString(a.env.Stderr, p.String()) // nobody reads it, then
+}
+
+// problemText is what a problem is, without the server's name.
+func problemText(pr config.Problem) string {
+	if name, text, ok := strings.Cut(pr.Message, `": `); ok && strings.HasPrefix(name, `Server "`) {
+		return text
+	}
+	return pr.Message
 }
 
 // typedAnswer is a line of the input.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -182,7 +183,7 @@ func (p *printer) trial(r trial) {
 		}
 		p.line("Tools: %s", names)
 	}
-	p.problems(r.Problems)
+	p.problems(slices.DeleteFunc(slices.Clone(r.Problems), func(pr config.Problem) bool { return pr.Severity == config.SeverityError })) // with which the command ends
 	if r.server.StrayOutput != "" {
 		p.line("  "+p.paint("%s", yellow)+" it %s", "warning:", strayOutput(r.server))
 		p.line("    a server has to log to its standard error instead")
