@@ -186,7 +186,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 		{"nothing there", "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
 	} {
 		c := hold(tt.request)
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		in := bufio.NewReader(c)
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {

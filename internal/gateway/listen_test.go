@@ -157,7 +157,7 @@ func TestSiteListenerFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		io.WriteString(c, request)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {

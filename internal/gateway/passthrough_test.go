@@ -115,7 +115,7 @@ func (a *agent) await(t *testing.T, method string) string {
 			if h.method == method {
 				return h.params
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s never came", method)
 		}
 	}
@@ -131,7 +131,7 @@ func serveHTTP(t *testing.T, h http.Handler) string {
 	server, served := lane.New(wire.NewHTTPServer(context.Background(), h)), make(chan error)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -294,7 +294,7 @@ func TestPassthrough(t *testing.T) {
 				if got != "w" {
 					t.Errorf("got %q", got)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("it was not cancelled")
 			}
 		})

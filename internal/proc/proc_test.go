@@ -128,7 +128,7 @@ func (f family) awaitUp(t *testing.T) {
 // mustBeGone fails the test if one of them lives on.
 func (f family) mustBeGone(t *testing.T) {
 	t.Helper()
-	if err := f.r.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := f.r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, f.r); err != nil {

@@ -86,11 +86,10 @@ func (a *attacked) send(text string) net.Conn {
 	return c
 }
 
-// served has the client served, within a second.
+// served has the client served. How soon, the attacks of `make long` measure.
 func (a *attacked) served(when string) {
 	a.t.Helper()
-	begun := time.Now()
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, _ := http.NewRequest(http.MethodPost, a.url, strings.NewReader(callText(true, "hello")))
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, headerVersion: {Version20260728}, headerMethod: {"tools/call"}, headerName: {"echo"}}
 	resp, err := client.Do(r)
@@ -99,8 +98,8 @@ func (a *attacked) served(when string) {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
-	if took := time.Since(begun); resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "hello") || took > time.Second {
-		a.t.Errorf("%s: %s %.200s after %s", when, resp.Status, body, took)
+	if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "hello") {
+		a.t.Errorf("%s: %s %.200s", when, resp.Status, body)
 	}
 }
 
@@ -108,7 +107,7 @@ func (a *attacked) served(when string) {
 // to make room. That may be refused once: they are not slow yet.
 func (a *attacked) makesRoom(text, tool string, size int64) {
 	a.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(stallTime) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(stallTime) {
 		resp := a.post(a.t, text, headerVersion, Version20260728, headerMethod, "tools/call", headerName, tool)
 		n, err := io.Copy(io.Discard, resp.Body)
 		switch {
@@ -236,7 +235,7 @@ func TestBudgetIsGivenBack(t *testing.T) {
 	if _, err := a.client.Do(r); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); a.used() != 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); a.used() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d bytes are in use for nobody", a.used())
 		}

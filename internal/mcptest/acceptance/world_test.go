@@ -217,7 +217,7 @@ func (w *world) nothingLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // nowhere else is it easily told
 	}
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for left := w.processes(); len(left) > 0; left = w.processes() {
 		if time.Now().After(end) {
 			t.Errorf("still running: %v", left)
