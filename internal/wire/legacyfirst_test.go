@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,13 +189,13 @@ func TestConnectSlowServerOfBothEras(t *testing.T) {
 // then, and is asked again.
 func TestConnectSlowModernHTTPServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		discoveries := 0
+		var discoveries atomic.Int32
 		rt := httpScript(func(w http.ResponseWriter, r *http.Request, m Message) {
 			if m.Method != "server/discover" {
 				respondError(w, m, 400, Errorf(CodeHeaderMismatch, "no version"))
 				return
 			}
-			if discoveries++; discoveries == 1 {
+			if discoveries.Add(1) == 1 {
 				<-r.Context().Done()
 				return
 			}
