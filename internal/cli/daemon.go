@@ -101,7 +101,7 @@ func (a *app) dialDaemon(ctx context.Context) (*control.Client, error) {
 func (a *app) starter(socket string, self control.Identity) *control.Starter {
 	log := filepath.Join(self.State, "daemon.log")
 	return &control.Starter{
-		Socket: socket, Program: a.env.Handle, Environ: a.env.Environ, Log: log,
+		Socket: socket, Program: a.env.Handle, Environ: a.env.Environ, Log: log, Timeout: a.env.DaemonTimeout,
 		Args: []string{a.env.Executable, "daemon", "run", "--idle", daemonIdle.String(), "--log", log},
 	}
 }

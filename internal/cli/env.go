@@ -40,6 +40,10 @@ type Env struct {
 	// whatever has become of its file.
 	Handle string
 
+	// DaemonTimeout is how long a daemon may take to start; 0 means as long as
+	// people would wait.
+	DaemonTimeout time.Duration
+
 	// Guard is a command line that runs the hidden guard command of this
 	// program; empty means that servers are not guarded.
 	Guard []string

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 			ctx, stop := cli.Signals(context.Background()) // as the program itself does
 			defer stop()
 			env := cli.Process()
+			if os.Getenv("FAILING_DAEMON") == "" { // tests have time, and slow machines
+				env.DaemonTimeout = time.Minute
+			}
 			if os.Getenv("UNGUARDED") != "" {
 				env.Guard = nil
 			}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,17 +25,18 @@ type Starter struct {
 	Args    []string // of the process, its name first
 	Environ []string
 	Log     string // absolute path
+
+	// Timeout is how long a daemon may take until it serves its socket; 0 means
+	// 5 s.
+	Timeout time.Duration
 }
 
 const (
-	// startTime is how long a daemon may take until it serves its socket.
-	startTime = 5 * time.Second
+	startTimeout = 5 * time.Second
 
 	// startTries is how many daemons may end before they serve it.
 	startTries = 3
 
-	// reachTime bounds the wait for a daemon, whoever starts it.
-	reachTime  = 15 * time.Second
 	reachPause = 20 * time.Millisecond
 )
 
@@ -52,7 +54,7 @@ func (e *StartError) Error() string {
 // Reach calls try until that finds a daemon, or fails for another reason than
 // that there is none: then one is started.
 func (s *Starter) Reach(ctx context.Context, try func() error) error {
-	deadline := time.Now().Add(reachTime)
+	deadline := time.Now().Add(3 * s.timeout()) // whoever starts one
 	for tries := 0; ; {
 		err := try()
 		if !errors.Is(err, ErrNoDaemon) {
@@ -72,6 +74,8 @@ func (s *Starter) Reach(ctx context.Context, try func() error) error {
 		}
 	}
 }
+
+func (s *Starter) timeout() time.Duration { return cmp.Or(s.Timeout, startTimeout) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	pause := time.NewTimer(d)
@@ -117,7 +121,7 @@ func (s *Starter) start(ctx context.Context) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // for as long as this process is there
-	limit := time.NewTimer(startTime)
+	limit := time.NewTimer(s.timeout())
 	defer limit.Stop()
 	look := time.NewTicker(reachPause / 4)
 	defer look.Stop()
@@ -128,7 +132,7 @@ func (s *Starter) start(ctx context.Context) error {
 			return &StartError{Reason: lastWord(s.Log, begin, err), Log: s.Log, ended: true}
 		case <-limit.C:
 			_ = cmd.Process.Kill() // it would come when nobody waits for it any more
-			return &StartError{Reason: fmt.Sprintf("it did not answer within %v", startTime), Log: s.Log}
+			return &StartError{Reason: fmt.Sprintf("it did not answer within %v", s.timeout()), Log: s.Log}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
