@@ -60,19 +60,7 @@ func SetMember(src []byte, pointer string, value json.RawMessage) ([]byte, error
 // and behind it on its own line. Everything else stays as SetMember describes.
 // If there is no such member src is returned as it is.
 func RemoveMember(src []byte, pointer string) ([]byte, error) {
-	names, err := memberNames(pointer)
-	if err != nil || len(bytes.TrimSpace(src)) == 0 {
-		return src, err
-	}
-	short, whole, err := condense(src, names, MaxFileSize)
-	if err != nil {
-		return nil, err
-	}
-	d, err := parseDocument(short)
-	if err != nil {
-		return nil, err
-	}
-	at, err := d.find(names)
+	d, at, whole, err := findMember(src, pointer)
 	if err != nil || at.index < 0 {
 		return src, err
 	}
@@ -83,30 +71,36 @@ func RemoveMember(src []byte, pointer string) ([]byte, error) {
 // with its comments. The file is returned as it is if there is no such member; a
 // name that another member of the object has is an error.
 func RenameMember(src []byte, pointer, name string) ([]byte, error) {
-	names, err := memberNames(pointer)
-	if err != nil || len(bytes.TrimSpace(src)) == 0 {
-		return src, err
-	}
-	short, whole, err := condense(src, names, MaxFileSize)
-	if err != nil {
-		return nil, err
-	}
-	d, err := parseDocument(short)
-	if err != nil {
-		return nil, err
-	}
-	at, err := d.find(names)
+	d, at, whole, err := findMember(src, pointer)
 	if err != nil || at.index < 0 {
 		return src, err
 	}
 	for _, m := range at.in.obj.Members {
 		if m.Name.Value.(hujson.Literal).String() == name {
-			line, _ := d.lines.at(m.Name.StartOffset)
-			return nil, fmt.Errorf("line %d: there is a member %q already", line, name)
+			return nil, fmt.Errorf("there is a member %q already", name)
 		}
 	}
 	old := at.in.obj.Members[at.index].Name
 	return whole(d.apply(splice{old.StartOffset, old.EndOffset, string(hujson.String(name))}))
+}
+
+// findMember returns the place of a member, whose index is negative if there is
+// none, in a document of src, and what makes a whole file of that again.
+func findMember(src []byte, pointer string) (d *document, at position, whole func([]byte) ([]byte, error), err error) {
+	at.index = -1
+	names, err := memberNames(pointer)
+	if err != nil || len(bytes.TrimSpace(src)) == 0 {
+		return nil, at, nil, err
+	}
+	short, whole, err := condense(src, names, MaxFileSize)
+	if err != nil {
+		return nil, at, nil, err
+	}
+	if d, err = parseDocument(short); err != nil {
+		return nil, at, nil, err
+	}
+	at, err = d.find(names)
+	return d, at, whole, err
 }
 
 func memberNames(pointer string) ([]string, error) {
