@@ -32,7 +32,7 @@ func (c *Client) Attach(ctx context.Context, endpoint string) (wire.Conn, error)
 
 // attach is Attach over a connection on which the caller is known.
 func attach(ctx context.Context, conn *net.UnixConn, endpoint string) (wire.Conn, error) {
-	r, err := upgrade(ctx, conn, endpoint)
+	r, err := upgrade(ctx, conn, attachProto, attachPath+"?endpoint="+url.QueryEscape(endpoint), http.NoBody)
 	if err != nil {
 		conn.Close()
 		return nil, orGone(err)
@@ -40,15 +40,16 @@ func attach(ctx context.Context, conn *net.UnixConn, endpoint string) (wire.Conn
 	return wire.NewStreamConn(&upgraded{Conn: conn, r: r}, half{conn}, &wire.StreamOptions{Control: true}), nil
 }
 
-// upgrade asks the daemon to take a connection for one of MCP.
-func upgrade(ctx context.Context, conn *net.UnixConn, endpoint string) (*bufio.Reader, error) {
+// upgrade asks the daemon to take a connection for one of another protocol. What
+// the daemon says in that is read from the reader.
+func upgrade(ctx context.Context, conn *net.UnixConn, proto, path string, body io.Reader) (*bufio.Reader, error) {
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	req, err := newRequest(ctx, "POST", "/v1/attach?endpoint="+url.QueryEscape(endpoint), http.NoBody)
+	req, err := newRequest(ctx, "POST", path, body)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", attachProto)
+	req.Header.Set("Upgrade", proto)
 	req.Header.Set(pidHeader, strconv.Itoa(os.Getpid()))
 	if err := req.Write(conn); err != nil {
 		return nil, err
@@ -63,6 +64,27 @@ func upgrade(ctx context.Context, conn *net.UnixConn, endpoint string) (*bufio.R
 		return nil, refusal(resp)
 	}
 	return r, nil
+}
+
+// takeOver is the daemon's part of upgrade: the connection of a request is another
+// protocol's from now on. The reader has what the client sent in that already.
+func takeOver(w http.ResponseWriter, proto string) (net.Conn, *bufio.Reader, error) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Time{}) // those of the HTTP server
+	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+proto+"\r\n\r\n")
+	return conn, buffered.Reader, err
+}
+
+// speaks reports whether a request asks for a protocol, and refuses it if not.
+func speaks(w http.ResponseWriter, r *http.Request, proto string) bool {
+	if r.Header.Get("Upgrade") == proto {
+		return true
+	}
+	http.Error(w, "the upgrade to "+proto+" is missing", http.StatusUpgradeRequired)
+	return false
 }
 
 // What a daemon itself says to a relay, as control lines: no message of a server

@@ -22,7 +22,8 @@ type Daemon struct {
 }
 
 const (
-	hostName    = "patchbay"       // the Host of every request
+	hostName    = "patchbay" // the Host of every request
+	attachPath  = "/v1/attach"
 	attachProto = "patchbay-mcp/3" // what a connection is upgraded to: MCP with control lines
 	drainTime   = 10 * time.Second
 )
@@ -120,7 +121,7 @@ func (d *run) handler() http.Handler {
 		defer d.attached.Done()
 		d.listen(w, r)
 	})
-	mux.HandleFunc("POST /v1/attach", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST "+attachPath, func(w http.ResponseWriter, r *http.Request) {
 		d.attached.Add(1)
 		defer d.attached.Done()
 		d.attach(w, r)
@@ -181,8 +182,7 @@ func (d *run) refuse(w http.ResponseWriter, err error) {
 
 // attach makes an MCP connection of an HTTP connection and serves it.
 func (d *run) attach(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != attachProto {
-		http.Error(w, "the upgrade to "+attachProto+" is missing", http.StatusUpgradeRequired)
+	if !speaks(w, r, attachProto) {
 		return
 	}
 	v, err := d.view(r)
@@ -202,21 +202,19 @@ func (d *run) attach(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
+	conn, buffered, err := takeOver(w, attachProto)
+	if conn == nil {
 		answer(w, nil, err)
 		return
 	}
-	_ = conn.SetDeadline(time.Time{}) // those of the HTTP server
-	const accepted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + attachProto + "\r\n\r\n"
-	if _, err := conn.Write([]byte(accepted)); err != nil {
+	if err != nil {
 		conn.Close()
 		return
 	}
 	client := newAttachedClient(r, v.caller.Dir, endpoint)
 	d.enter(client, true)
 	defer d.enter(client, false)
-	stream := newDaemonConn(&upgraded{Conn: conn, r: buffered.Reader}, conn)
+	stream := newDaemonConn(&upgraded{Conn: conn, r: buffered}, conn)
 	stream.client = client
 	if v.Needs != nil {
 		needs, stop := context.WithCancel(d.life)

@@ -53,7 +53,7 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions) (*Listening, error
 	if err != nil {
 		return nil, orGone(err)
 	}
-	l := &Listening{conn: conn, r: bufio.NewReader(conn)}
+	l := &Listening{conn: conn}
 	if err := l.ask(ctx, o); err != nil {
 		conn.Close()
 		return nil, orGone(err)
@@ -62,29 +62,14 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions) (*Listening, error
 }
 
 func (l *Listening) ask(ctx context.Context, o ListenOptions) error {
-	defer context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })()
 	body, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	req, err := newRequest(ctx, "POST", listenPath, bytes.NewReader(body))
-	if err != nil {
+	if l.r, err = upgrade(ctx, l.conn, listenProto, listenPath, bytes.NewReader(body)); err != nil {
 		return err
 	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", listenProto)
-	req.Header.Set(pidHeader, strconv.Itoa(os.Getpid()))
-	if err := req.Write(l.conn); err != nil {
-		return err
-	}
-	resp, err := http.ReadResponse(l.r, req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return refusal(resp)
-	}
+	defer context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })()
 	line, err := readLine(l.r, maxResponse)
 	if err != nil {
 		return err
@@ -117,8 +102,7 @@ func (l *Listening) Wait(ctx context.Context) error {
 // listen serves MCP clients over HTTP until the one who asked for it has gone, or
 // the daemon begins to end.
 func (d *run) listen(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != listenProto {
-		http.Error(w, "the upgrade to "+listenProto+" is missing", http.StatusUpgradeRequired)
+	if !speaks(w, r, listenProto) {
 		return
 	}
 	o, err := decode[ListenOptions](r)
@@ -147,15 +131,14 @@ func (d *run) listen(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		hijacked, rest, err := http.NewResponseController(w).Hijack()
-		if err != nil {
+		var rest *bufio.Reader
+		if conn, rest, err = takeOver(w, listenProto); conn == nil {
 			return err
 		}
-		conn = hijacked
-		_ = conn.SetDeadline(time.Time{}) // those of the HTTP server
 		d.serves(l, true)
-		const accepted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + listenProto + "\r\n\r\n"
-		_, err = conn.Write(append(append([]byte(accepted), opened...), '\n'))
+		if err == nil {
+			_, err = conn.Write(append(opened, '\n'))
+		}
 		d.attached.Go(func() {
 			_, _ = io.Copy(io.Discard, rest) // until it has gone
 			stop()
